@@ -4,7 +4,9 @@
  *
  * It runs the command given as report_delay.run= on the kernel command line,
  * if any, then every line that comes in on the console, each by busybox's
- * shell. What a harness reads is framed, one frame a line:
+ * shell. report_delay.console=ttyS1 takes another port than the kernel's
+ * console, so that its messages come between no two of ours. What a harness
+ * reads is framed, one frame a line:
  *
  *   @ready RELEASE           once, when commands are taken
  *   @begin N                 command N starts; its output follows
@@ -84,53 +86,71 @@ static void run(const char *command)
            WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
-/* The value of report_delay.run= on the kernel command line, or NULL. */
-static char *command_of_boot(void)
+/*
+ * The value of KEY=value or "KEY=value with spaces" on the kernel command
+ * line, in memory of the caller's; NULL if it is not there.
+ */
+static char *boot_option(const char *key)
 {
-    static char line[LINE_BYTES];
-    static const char key[] = "report_delay.run=";
-    ssize_t got;
-    char *start, *end;
-    int fd = open("/proc/cmdline", O_RDONLY);
+    char line[LINE_BYTES];
+    char *start = line, *end;
+    FILE *file = fopen("/proc/cmdline", "r");
 
-    got = fd < 0 ? -1 : read(fd, line, sizeof(line) - 1);
-    if (fd >= 0) {
-        close(fd);
+    if (!file || !fgets(line, sizeof(line), file)) {
+        die("/proc/cmdline");
     }
-    if (got <= 0) {
-        return NULL;
-    }
-    line[got] = '\0';
-    start = strstr(line, key);
-    if (!start) {
-        return NULL;
-    }
-    start += sizeof(key) - 1;
-    /* Quoted by the boot loader as "report_delay.run=a b c", or one word. */
-    end = strpbrk(start, start - line > (long)sizeof(key) - 1 &&
-                         start[-(long)sizeof(key)] == '"' ? "\"\n" : " \n");
+    fclose(file);
+    do {
+        start = strstr(start, key);
+        if (!start) {
+            return NULL;
+        }
+        start += strlen(key);
+    } while (*start != '=');
+    end = start - strlen(key) > line && start[-(long)strlen(key) - 1] == '"' ?
+          strchr(start, '"') : strpbrk(start, " \n");
     if (end) {
         *end = '\0';
     }
-    return start;
+    return strdup(start + 1);
+}
+
+/* Commands come and answers go through this port from here on. */
+static void open_console(const char *port)
+{
+    char path[64];
+    int fd;
+
+    snprintf(path, sizeof(path), "/dev/%s", port);
+    fd = open(path, O_RDWR | O_NOCTTY);
+    if (fd < 0) {
+        die(path);
+    }
+    dup2(fd, STDIN_FILENO);
+    dup2(fd, STDOUT_FILENO);
+    dup2(fd, STDERR_FILENO);
 }
 
 int main(void)
 {
     static char line[LINE_BYTES];
     struct utsname uts;
-    char *command;
+    char *command, *port;
 
     mount_on("proc", "/proc");
     mount_on("sysfs", "/sys");
     mount_on("devtmpfs", "/dev");
     mount_on("tmpfs", "/tmp");
     setenv("PATH", "/bin", 1);
+    port = boot_option("report_delay.console");
+    if (port) {
+        open_console(port);
+    }
     plain_console();
     setvbuf(stdout, NULL, _IONBF, 0);
 
     uname(&uts);
-    command = command_of_boot();
+    command = boot_option("report_delay.run");
     if (command) {
         run(command);
     }

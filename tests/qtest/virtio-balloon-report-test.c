@@ -1,0 +1,636 @@
+/*
+ * QTest: the report delay of virtio-balloon
+ *
+ * Each test is named for the fact it shows, and runs over modern and legacy
+ * virtio-pci where the transport matters.  The test plays the guest's driver:
+ * it writes the config field as one would, byte by byte on legacy.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "libqtest.h"
+#include "libqos/libqos-pc.h"
+#include "libqos/virtio.h"
+#include "libqos/virtio-pci.h"
+#include "qobject/qdict.h"
+#include "standard-headers/linux/virtio_balloon.h"
+#include "standard-headers/linux/virtio_config.h"
+#include "standard-headers/linux/virtio_pci.h"
+
+#define ACTUAL_OFFSET 4
+#define REQUEST_OFFSET 16
+#define APPLIED_OFFSET 20
+#define NONE VIRTIO_BALLOON_REPORT_DELAY_NONE
+#define ON "free-page-reporting=on,report-delay=on"
+#define EVENT "BALLOON_REPORT_DELAY_CHANGE"
+
+/* Longer than the second in which a second event is held back. */
+#define EVENT_WINDOW_NS (2 * G_USEC_PER_SEC * 1000ll)
+
+/* A loaded machine may be slow; a correct one never needs this long. */
+#define TIMEOUT_US (30 * G_USEC_PER_SEC)
+
+typedef struct Balloon {
+    QOSState *qs;
+    QTestState *qts;
+    QVirtioPCIDevice *dev;
+    bool modern;
+} Balloon;
+
+static const uint64_t report_bits = 1ull << VIRTIO_BALLOON_F_REPORTING |
+                                    1ull << VIRTIO_BALLOON_F_REPORT_DELAY;
+
+static void find_device(Balloon *b)
+{
+    QPCIAddress address = { .devfn = QPCI_DEVFN(4, 0) };
+
+    b->dev = virtio_pci_new(b->qs->pcibus, &address);
+    g_assert_nonnull(b->dev);
+    qvirtio_pci_device_enable(b->dev);
+    qvirtio_start_device(&b->dev->vdev);
+}
+
+/* A machine with a balloon that no driver has touched but to reset it. */
+static Balloon *start(const void *transport, const char *options)
+{
+    Balloon *b = g_new0(Balloon, 1);
+
+    b->modern = !strcmp(transport, "modern");
+    b->qs = qtest_pc_boot("-device virtio-balloon-pci,id=b,addr=04.0,%s,%s",
+                          b->modern ? "disable-legacy=on" : "disable-modern=on",
+                          options);
+    b->qts = b->qs->qts;
+    find_device(b);
+    return b;
+}
+
+static void negotiate(Balloon *b, uint64_t without)
+{
+    QVirtioDevice *vdev = &b->dev->vdev;
+
+    qvirtio_set_features(vdev, qvirtio_get_features(vdev) & ~without &
+                               ~QVIRTIO_F_BAD_FEATURE);
+    qvirtio_set_driver_ok(vdev);
+}
+
+static Balloon *start_negotiated(const void *transport)
+{
+    Balloon *b = start(transport, ON);
+
+    negotiate(b, 0);
+    return b;
+}
+
+static void stop(Balloon *b)
+{
+    qvirtio_pci_device_disable(b->dev);
+    qvirtio_pci_destructor(&b->dev->obj);
+    g_free(b->dev);
+    qtest_shutdown(b->qs);
+    g_free(b);
+}
+
+static uint64_t config_base(Balloon *b)
+{
+    return b->modern ? b->dev->device_cfg_offset : VIRTIO_PCI_CONFIG_OFF(false);
+}
+
+static void write_byte(Balloon *b, unsigned int offset, uint8_t value)
+{
+    qpci_io_writeb(b->dev->pdev, b->dev->bar, config_base(b) + offset, value);
+}
+
+static void write_config(Balloon *b, unsigned int offset, uint32_t value)
+{
+    if (b->modern) {
+        qpci_io_writel(b->dev->pdev, b->dev->bar, config_base(b) + offset,
+                       value);
+        return;
+    }
+    for (int i = 0; i < 4; i++) {
+        write_byte(b, offset + i, value >> (8 * i));
+    }
+}
+
+/* Little-endian on every transport; also before features are negotiated. */
+static uint32_t read_config(Balloon *b, unsigned int offset)
+{
+    return qpci_io_readl(b->dev->pdev, b->dev->bar, config_base(b) + offset);
+}
+
+/* Reads and so clears what is pending. */
+static bool config_interrupt(Balloon *b)
+{
+    uint64_t isr = b->modern ? b->dev->isr_cfg_offset : VIRTIO_PCI_ISR;
+
+    return qpci_io_readb(b->dev->pdev, b->dev->bar, isr) & 2;
+}
+
+static void set_delay(QTestState *qts, unsigned int ms)
+{
+    qtest_qmp_assert_success(qts, "{ 'execute': 'balloon-set-report-delay',"
+                             " 'arguments': { 'delay-ms': %u } }", ms);
+}
+
+static void set_lease(QTestState *qts, unsigned int ms, unsigned int lease_ms)
+{
+    qtest_qmp_assert_success(qts, "{ 'execute': 'balloon-set-report-delay',"
+                             " 'arguments': { 'delay-ms': %u,"
+                             " 'lease-ms': %u } }", ms, lease_ms);
+}
+
+static void withdraw(QTestState *qts)
+{
+    qtest_qmp_assert_success(qts, "{ 'execute': 'balloon-set-report-delay' }");
+}
+
+static QDict *query(QTestState *qts)
+{
+    return qtest_qmp_assert_success_ref(qts,
+        "{ 'execute': 'query-balloon-report-delay' }");
+}
+
+/* A number of the query, or -1 where it is absent. */
+static int64_t query_int(QTestState *qts, const char *key)
+{
+    QDict *info = query(qts);
+    int64_t value = qdict_get_try_int(info, key, -1);
+
+    qobject_unref(info);
+    return value;
+}
+
+static bool query_bool(QTestState *qts, const char *key)
+{
+    QDict *info = query(qts);
+    bool value = qdict_get_bool(info, key);
+
+    qobject_unref(info);
+    return value;
+}
+
+/* A command fails, with this class and these words in the text. */
+static void assert_error(QDict *response, const char *class, const char *words)
+{
+    QDict *error = qdict_get_qdict(response, "error");
+
+    g_assert_nonnull(error);
+    g_assert_cmpstr(qdict_get_str(error, "class"), ==, class);
+    if (!strstr(qdict_get_str(error, "desc"), words)) {
+        g_error("'%s' does not say '%s'", qdict_get_str(error, "desc"), words);
+    }
+    qobject_unref(response);
+}
+
+static void assert_applied_event(QTestState *qts, int64_t applied,
+                                 int64_t requested)
+{
+    QDict *event = qtest_qmp_eventwait_ref(qts, EVENT);
+    QDict *data = qdict_get_qdict(event, "data");
+
+    g_assert_cmpint(qdict_get_int(data, "applied-ms"), ==, applied);
+    g_assert_cmpint(qdict_get_try_int(data, "requested-ms", -1), ==, requested);
+    qobject_unref(event);
+}
+
+/* What was sent before the answer to a command has been received with it. */
+static void assert_no_event(QTestState *qts)
+{
+    query_bool(qts, "offered");
+    g_assert_null(qtest_qmp_event_ref(qts, EVENT));
+}
+
+/* The feature */
+
+static void test_offered(const void *transport)
+{
+    Balloon *b = start(transport, ON);
+    uint64_t features = qvirtio_get_features(&b->dev->vdev);
+
+    g_assert_cmphex(features & report_bits, ==, report_bits);
+    g_assert_true(query_bool(b->qts, "offered"));
+    g_assert_false(query_bool(b->qts, "negotiated"));
+    negotiate(b, 0);
+    g_assert_true(query_bool(b->qts, "negotiated"));
+    stop(b);
+}
+
+static void test_not_offered(const void *transport)
+{
+    Balloon *b = start(transport, "free-page-reporting=on");
+    uint64_t features = qvirtio_get_features(&b->dev->vdev);
+
+    g_assert_cmphex(features & report_bits, ==,
+                    1ull << VIRTIO_BALLOON_F_REPORTING);
+    g_assert_false(query_bool(b->qts, "offered"));
+    assert_error(qtest_qmp(b->qts, "{ 'execute': 'balloon-set-report-delay',"
+                           " 'arguments': { 'delay-ms': 5 } }"),
+                 "GenericError", "report-delay=on");
+    assert_error(qtest_qmp(b->qts, "{ 'execute': 'qom-set', 'arguments': {"
+                           " 'path': 'b', 'property': 'report-delay-ms',"
+                           " 'value': 5 } }"),
+                 "GenericError", "report-delay=on");
+    g_assert_cmpint(query_int(b->qts, "requested-ms"), ==, -1);
+    stop(b);
+}
+
+static void test_needs_reporting(const void *transport)
+{
+    Balloon *b = start(transport, ON);
+
+    negotiate(b, 1ull << VIRTIO_BALLOON_F_REPORTING);
+    g_assert_false(query_bool(b->qts, "negotiated"));
+    write_config(b, APPLIED_OFFSET, 5);
+    g_assert_cmpint(query_int(b->qts, "applied-ms"), ==, -1);
+    g_assert_cmphex(read_config(b, APPLIED_OFFSET), ==, NONE);
+    stop(b);
+}
+
+/* Config space */
+
+static void test_layout(const void *transport)
+{
+    Balloon *b = start_negotiated(transport);
+    static const uint8_t little_endian[4] = { 0x45, 0x23, 0x01, 0x00 };
+
+    g_assert_cmphex(read_config(b, REQUEST_OFFSET), ==, NONE);
+    g_assert_cmphex(read_config(b, APPLIED_OFFSET), ==, NONE);
+    set_delay(b->qts, 0x12345);
+    for (int i = 0; i < 4; i++) {
+        g_assert_cmphex(qvirtio_config_readb(&b->dev->vdev, REQUEST_OFFSET + i),
+                        ==, little_endian[i]);
+    }
+    /* The request is the device's: a driver's write changes nothing. */
+    write_config(b, REQUEST_OFFSET, 7);
+    g_assert_cmphex(read_config(b, REQUEST_OFFSET), ==, 0x12345);
+    g_assert_cmpint(query_int(b->qts, "requested-ms"), ==, 0x12345);
+
+    write_config(b, APPLIED_OFFSET, 0x54321);
+    g_assert_cmphex(read_config(b, APPLIED_OFFSET), ==, 0x54321);
+    stop(b);
+}
+
+static void test_interrupt(const void *transport)
+{
+    Balloon *b = start_negotiated(transport);
+
+    config_interrupt(b);
+    set_delay(b->qts, 100);
+    qvirtio_wait_config_isr(&b->dev->vdev, TIMEOUT_US);
+    set_delay(b->qts, 100);
+    g_assert_false(config_interrupt(b));
+    set_lease(b->qts, 100, 60000);
+    g_assert_false(config_interrupt(b));
+    set_delay(b->qts, 200);
+    g_assert_true(config_interrupt(b));
+    withdraw(b->qts);
+    g_assert_true(config_interrupt(b));
+    g_assert_cmphex(read_config(b, REQUEST_OFFSET), ==, NONE);
+    stop(b);
+}
+
+/* The answer */
+
+static void test_applied(const void *transport)
+{
+    Balloon *b = start_negotiated(transport);
+
+    write_config(b, APPLIED_OFFSET, 2000);
+    assert_applied_event(b->qts, 2000, -1);
+    set_delay(b->qts, 777);
+    g_assert_cmpint(query_int(b->qts, "applied-ms"), ==, -1);
+    write_config(b, APPLIED_OFFSET, 777);
+    g_assert_cmpint(query_int(b->qts, "applied-ms"), ==, 777);
+    /* Events come once a second of the clock that a test drives. */
+    qtest_clock_step(b->qts, EVENT_WINDOW_NS);
+    assert_applied_event(b->qts, 777, 777);
+
+    /* The same again is no change. */
+    qtest_clock_step(b->qts, EVENT_WINDOW_NS);
+    write_config(b, APPLIED_OFFSET, 777);
+    qtest_clock_step(b->qts, EVENT_WINDOW_NS);
+    assert_no_event(b->qts);
+    stop(b);
+}
+
+static void test_event_rate(const void *transport)
+{
+    Balloon *b = start_negotiated(transport);
+
+    for (unsigned int ms = 1; ms <= 100; ms++) {
+        write_config(b, APPLIED_OFFSET, NONE);
+        write_config(b, APPLIED_OFFSET, ms);
+    }
+    assert_applied_event(b->qts, 1, -1);
+    assert_no_event(b->qts);
+    qtest_clock_step(b->qts, EVENT_WINDOW_NS);
+    assert_applied_event(b->qts, 100, -1);
+    stop(b);
+}
+
+static void test_out_of_range(const void *transport)
+{
+    Balloon *b = start_negotiated(transport);
+
+    write_config(b, APPLIED_OFFSET, 600000);
+    g_assert_cmpint(query_int(b->qts, "applied-ms"), ==, 600000);
+    assert_applied_event(b->qts, 600000, -1);
+    qtest_clock_step(b->qts, EVENT_WINDOW_NS);
+    write_config(b, APPLIED_OFFSET, 600001);
+    g_assert_cmpint(query_int(b->qts, "applied-ms"), ==, -1);
+    write_config(b, APPLIED_OFFSET, 0x80000000);
+    g_assert_cmpint(query_int(b->qts, "applied-ms"), ==, -1);
+    assert_no_event(b->qts);
+    stop(b);
+}
+
+/*
+ * Byte by byte from one value in range to another: never a mixture.  A modern
+ * driver has to write the field as a whole.
+ */
+static void test_torn(void)
+{
+    Balloon *b = start_negotiated("legacy");
+    static const uint32_t values[] = { 500, 416, 4000, 0x10000, 255, 256, 0,
+                                       600000, 1, 0x101, 0x100 };
+
+    for (int i = 0; i < ARRAY_SIZE(values); i++) {
+        for (int byte = 0; byte < 4; byte++) {
+            int64_t applied;
+
+            write_byte(b, APPLIED_OFFSET + byte, values[i] >> (8 * byte));
+            applied = query_int(b->qts, "applied-ms");
+            if (applied != -1 && applied != values[i]) {
+                /* Nothing has changed yet, or it is a lie. */
+                g_assert_cmpint(i, >, 0);
+                g_assert_cmpint(applied, ==, values[i - 1]);
+            }
+        }
+        g_assert_cmpint(query_int(b->qts, "applied-ms"), ==, values[i]);
+    }
+    stop(b);
+}
+
+static void test_new_request_voids_answer(const void *transport)
+{
+    Balloon *b = start_negotiated(transport);
+
+    set_delay(b->qts, 100);
+    write_config(b, APPLIED_OFFSET, 100);
+    set_delay(b->qts, 200);
+    g_assert_cmpint(query_int(b->qts, "applied-ms"), ==, -1);
+    /* A write to another field must not bring the old answer back. */
+    write_config(b, ACTUAL_OFFSET, 1);
+    g_assert_cmpint(query_int(b->qts, "applied-ms"), ==, -1);
+
+    write_config(b, APPLIED_OFFSET, 200);
+    withdraw(b->qts);
+    g_assert_cmpint(query_int(b->qts, "applied-ms"), ==, -1);
+    stop(b);
+}
+
+static void test_reset(const void *transport)
+{
+    Balloon *b = start_negotiated(transport);
+
+    set_lease(b->qts, 100, 3600000);
+    write_config(b, APPLIED_OFFSET, 100);
+    qvirtio_start_device(&b->dev->vdev);
+    g_assert_false(query_bool(b->qts, "negotiated"));
+    g_assert_cmpint(query_int(b->qts, "applied-ms"), ==, -1);
+    g_assert_cmpint(query_int(b->qts, "requested-ms"), ==, 100);
+    g_assert_cmpint(query_int(b->qts, "lease-left-ms"), >, 0);
+
+    /* A driver without the feature cannot answer, nor revive the answer. */
+    negotiate(b, 1ull << VIRTIO_BALLOON_F_REPORT_DELAY);
+    write_config(b, APPLIED_OFFSET, 100);
+    g_assert_cmpint(query_int(b->qts, "applied-ms"), ==, -1);
+
+    qvirtio_start_device(&b->dev->vdev);
+    negotiate(b, 0);
+    write_config(b, ACTUAL_OFFSET, 1);
+    g_assert_cmpint(query_int(b->qts, "applied-ms"), ==, -1);
+    g_assert_cmphex(read_config(b, REQUEST_OFFSET), ==, 100);
+    stop(b);
+}
+
+/* A new device's first write, before any read, to another field. */
+static void test_first_write(const void *transport)
+{
+    Balloon *b = start_negotiated(transport);
+
+    write_config(b, ACTUAL_OFFSET, 1);
+    g_assert_cmpint(query_int(b->qts, "applied-ms"), ==, -1);
+    assert_no_event(b->qts);
+    stop(b);
+}
+
+/* The request */
+
+static void test_before_driver(const void *transport)
+{
+    Balloon *b = start(transport, ON ",report-delay-ms=300");
+
+    g_assert_cmpint(query_int(b->qts, "requested-ms"), ==, 300);
+    g_assert_cmphex(read_config(b, REQUEST_OFFSET), ==, 300);
+    set_delay(b->qts, 400);
+    negotiate(b, 0);
+    g_assert_cmphex(read_config(b, REQUEST_OFFSET), ==, 400);
+    stop(b);
+}
+
+static void test_paused(const void *transport)
+{
+    Balloon *b = start_negotiated(transport);
+
+    config_interrupt(b);
+    qtest_qmp_assert_success(b->qts, "{ 'execute': 'stop' }");
+    set_delay(b->qts, 400);
+    qtest_qmp_assert_success(b->qts, "{ 'execute': 'cont' }");
+    g_assert_true(config_interrupt(b));
+    g_assert_cmphex(read_config(b, REQUEST_OFFSET), ==, 400);
+    stop(b);
+}
+
+static void test_lease(const void *transport)
+{
+    Balloon *b = start_negotiated(transport);
+    gint64 deadline = g_get_monotonic_time() + TIMEOUT_US;
+    int64_t left;
+
+    set_lease(b->qts, 100, 3600000);
+    left = query_int(b->qts, "lease-left-ms");
+    g_assert_cmpint(left, >, 3000000);
+    g_assert_cmpint(left, <=, 3600000);
+    set_delay(b->qts, 100);
+    g_assert_cmpint(query_int(b->qts, "lease-left-ms"), ==, -1);
+
+    /* It ends by host time, also while the guest stands still. */
+    qtest_qmp_assert_success(b->qts, "{ 'execute': 'stop' }");
+    config_interrupt(b);
+    set_lease(b->qts, 100, 200);
+    while (query_int(b->qts, "requested-ms") != -1) {
+        g_assert_cmpint(g_get_monotonic_time(), <, deadline);
+        g_usleep(10000);
+    }
+    g_assert_true(config_interrupt(b));
+    g_assert_cmphex(read_config(b, REQUEST_OFFSET), ==, NONE);
+    g_assert_cmpint(query_int(b->qts, "lease-left-ms"), ==, -1);
+    stop(b);
+}
+
+static void test_property(const void *transport)
+{
+    Balloon *b = start_negotiated(transport);
+    static const int bad[] = { -2, 600001 };
+    QDict *value;
+
+    for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+        assert_error(qtest_qmp(b->qts, "{ 'execute': 'qom-set', 'arguments': {"
+                               " 'path': 'b', 'property': 'report-delay-ms',"
+                               " 'value': %d } }", bad[i]),
+                     "GenericError", "0 to 600000");
+    }
+    set_lease(b->qts, 100, 3600000);
+    qtest_qmp_assert_success(b->qts, "{ 'execute': 'qom-set', 'arguments': {"
+                             " 'path': 'b', 'property': 'report-delay-ms',"
+                             " 'value': 600000 } }");
+    g_assert_cmpint(query_int(b->qts, "requested-ms"), ==, 600000);
+    g_assert_cmpint(query_int(b->qts, "lease-left-ms"), ==, -1);
+    qtest_qmp_assert_success(b->qts, "{ 'execute': 'qom-set', 'arguments': {"
+                             " 'path': 'b', 'property': 'report-delay-ms',"
+                             " 'value': -1 } }");
+    g_assert_cmpint(query_int(b->qts, "requested-ms"), ==, -1);
+    value = qtest_qmp(b->qts, "{ 'execute': 'qom-get', 'arguments': {"
+                      " 'path': 'b', 'property': 'report-delay-ms' } }");
+    g_assert_cmpint(qdict_get_int(value, "return"), ==, -1);
+    qobject_unref(value);
+    stop(b);
+}
+
+/* Errors that no transport matters for */
+
+static void test_bad_arguments(void)
+{
+    QTestState *qts = qtest_init("-device virtio-balloon-pci," ON);
+    static const char *const typed[] = {
+        "-1", "4294967296", "18446744073709551615", "1.5", "'300'", "null",
+        "true", "{}",
+    };
+    static const char *const ranged[] = { "600001", "2147483648",
+                                          "4294967295" };
+
+    set_delay(qts, 123);
+    for (int i = 0; i < ARRAY_SIZE(typed); i++) {
+        g_autofree char *command = g_strdup_printf(
+            "{ 'execute': 'balloon-set-report-delay',"
+            " 'arguments': { 'delay-ms': %s } }", typed[i]);
+
+        qtest_qmp_send_raw(qts, "%s", command);
+        assert_error(qtest_qmp_receive(qts), "GenericError", "delay-ms");
+    }
+    for (int i = 0; i < ARRAY_SIZE(ranged); i++) {
+        g_autofree char *command = g_strdup_printf(
+            "{ 'execute': 'balloon-set-report-delay',"
+            " 'arguments': { 'delay-ms': %s } }", ranged[i]);
+
+        qtest_qmp_send_raw(qts, "%s", command);
+        assert_error(qtest_qmp_receive(qts), "GenericError", "0 to 600000");
+    }
+    assert_error(qtest_qmp(qts, "{ 'execute': 'balloon-set-report-delay',"
+                           " 'arguments': { 'lease-ms': 5 } }"),
+                 "GenericError", "delay-ms");
+    assert_error(qtest_qmp(qts, "{ 'execute': 'balloon-set-report-delay',"
+                           " 'arguments': { 'delay-ms': 1, 'lease-ms': 0 } }"),
+                 "GenericError", "1 to 3600000");
+    assert_error(qtest_qmp(qts, "{ 'execute': 'balloon-set-report-delay',"
+                           " 'arguments': { 'delay-ms': 1,"
+                           " 'lease-ms': 3600001 } }"),
+                 "GenericError", "1 to 3600000");
+    g_assert_cmpint(query_int(qts, "requested-ms"), ==, 123);
+    g_assert_cmpint(query_int(qts, "lease-left-ms"), ==, -1);
+    qtest_quit(qts);
+}
+
+static void test_no_balloon(void)
+{
+    QTestState *qts = qtest_init("");
+
+    assert_error(qtest_qmp(qts, "{ 'execute': 'balloon-set-report-delay',"
+                           " 'arguments': { 'delay-ms': 5 } }"),
+                 "DeviceNotActive", "No balloon device");
+    assert_error(qtest_qmp(qts, "{ 'execute': 'query-balloon-report-delay' }"),
+                 "DeviceNotActive", "No balloon device");
+    qtest_quit(qts);
+}
+
+/* What cannot start says why, and leaves the machine without a balloon. */
+static void test_bad_properties(void)
+{
+    QTestState *qts = qtest_init("");
+
+    assert_error(qtest_qmp(qts, "{ 'execute': 'device_add', 'arguments': {"
+                           " 'driver': 'virtio-balloon-pci',"
+                           " 'report-delay': true } }"),
+                 "GenericError", "free-page-reporting=on");
+    assert_error(qtest_qmp(qts, "{ 'execute': 'device_add', 'arguments': {"
+                           " 'driver': 'virtio-balloon-pci',"
+                           " 'free-page-reporting': true,"
+                           " 'report-delay-ms': 5 } }"),
+                 "GenericError", "report-delay=on");
+    assert_error(qtest_qmp(qts, "{ 'execute': 'device_add', 'arguments': {"
+                           " 'driver': 'virtio-balloon-pci',"
+                           " 'free-page-reporting': true,"
+                           " 'report-delay': true,"
+                           " 'report-delay-ms': 600001 } }"),
+                 "GenericError", "0 to 600000");
+    assert_error(qtest_qmp(qts, "{ 'execute': 'query-balloon-report-delay' }"),
+                 "DeviceNotActive", "No balloon device");
+    qtest_qmp_assert_success(qts, "{ 'execute': 'device_add', 'arguments': {"
+                             " 'driver': 'virtio-balloon-pci', 'id': 'b',"
+                             " 'free-page-reporting': true,"
+                             " 'report-delay': true } }");
+    set_delay(qts, 5);
+    qtest_quit(qts);
+}
+
+static void add_transports(const char *fact, void (*test)(const void *))
+{
+    static const char *const transports[] = { "modern", "legacy" };
+
+    for (int i = 0; i < ARRAY_SIZE(transports); i++) {
+        g_autofree char *name = g_strdup_printf("balloon-report/%s/%s",
+                                                transports[i], fact);
+
+        qtest_add_data_func(name, transports[i], test);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+
+    add_transports("feature/offered-when-on", test_offered);
+    add_transports("feature/absent-when-off", test_not_offered);
+    add_transports("feature/void-without-reporting", test_needs_reporting);
+    add_transports("config/offsets-and-endianness", test_layout);
+    add_transports("config/interrupt-only-on-change", test_interrupt);
+    add_transports("applied/reaches-query-and-event", test_applied);
+    add_transports("applied/events-limited-last-delivered", test_event_rate);
+    add_transports("applied/out-of-range-is-absent", test_out_of_range);
+    qtest_add_func("balloon-report/legacy/applied/torn-is-absent", test_torn);
+    add_transports("applied/void-after-new-request",
+                   test_new_request_voids_answer);
+    add_transports("applied/void-after-reset", test_reset);
+    add_transports("applied/not-from-first-write-elsewhere", test_first_write);
+    add_transports("request/kept-until-driver-starts", test_before_driver);
+    add_transports("request/delivered-after-pause", test_paused);
+    add_transports("request/lease-ends-by-host-time", test_lease);
+    add_transports("request/property-same-as-command", test_property);
+    qtest_add_func("balloon-report/errors/arguments", test_bad_arguments);
+    qtest_add_func("balloon-report/errors/no-balloon", test_no_balloon);
+    qtest_add_func("balloon-report/errors/properties", test_bad_properties);
+
+    return g_test_run();
+}
