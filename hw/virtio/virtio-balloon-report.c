@@ -153,10 +153,10 @@ static bool report_check_offered(const VirtIOBalloon *s, Error **errp)
 /* Config space */
 
 void virtio_balloon_report_get_config(const VirtIOBalloon *s,
-                                      struct virtio_balloon_config *config)
+                                      struct virtio_balloon_config *conf)
 {
-    config->report_delay_ms = cpu_to_le32(s->report.requested_ms);
-    config->report_delay_applied_ms = cpu_to_le32(s->report.applied_raw);
+    conf->report_delay_ms = cpu_to_le32(s->report.requested_ms);
+    conf->report_delay_applied_ms = cpu_to_le32(s->report.applied_raw);
 }
 
 /*
@@ -178,7 +178,7 @@ static uint32_t report_legacy_write(uint32_t old, uint32_t new)
 }
 
 void virtio_balloon_report_set_config(VirtIOBalloon *s,
-                                      const struct virtio_balloon_config *config)
+                                      const struct virtio_balloon_config *conf)
 {
     VirtIOBalloonReport *r = &s->report;
     uint32_t raw, applied_ms;
@@ -187,7 +187,7 @@ void virtio_balloon_report_set_config(VirtIOBalloon *s,
         return;
     }
 
-    raw = le32_to_cpu(config->report_delay_applied_ms);
+    raw = le32_to_cpu(conf->report_delay_applied_ms);
     if (raw != r->applied_raw && report_negotiated(s)) {
         if (!virtio_vdev_has_feature(VIRTIO_DEVICE(s), VIRTIO_F_VERSION_1)) {
             raw = report_legacy_write(r->applied_raw, raw);

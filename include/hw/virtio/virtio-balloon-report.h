@@ -63,11 +63,11 @@ void virtio_balloon_report_unrealize(VirtIOBalloon *s);
 /* The driver starts anew: its answer is void, the request is not. */
 void virtio_balloon_report_reset(VirtIOBalloon *s);
 
-/* The two config fields.  @config is the whole config space. */
+/* The two config fields.  @conf is the whole config space. */
 void virtio_balloon_report_get_config(const VirtIOBalloon *s,
-                                      struct virtio_balloon_config *config);
+                                      struct virtio_balloon_config *conf);
 void virtio_balloon_report_set_config(VirtIOBalloon *s,
-                                      const struct virtio_balloon_config *config);
+                                      const struct virtio_balloon_config *conf);
 
 /*
  * Counts a report of the guest.

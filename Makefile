@@ -1,0 +1,53 @@
+# What a person types. Every target says what it does, may be repeated, and
+# sets up what it needs: `make demo` and `make check` work on a fresh Debian.
+#
+# QEMU_SRC=DIR or LINUX_SRC=DIR takes a source tree that you already have.
+
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+.PHONY: help setup fetch qemu guest programs demo check check-thorough qtest lint stock-facts clean
+
+help:
+	@echo 'virtio-balloon report delay: the host chooses how soon guests hand memory back'
+	@echo
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 24
+	@echo
+	@echo 'Start with make demo. Products are in build/, sources and ccache in ~/.cache/report-delay.'
+
+setup: ## install the Debian packages that are missing (root or sudo)
+	@scripts/setup
+
+fetch: setup ## get QEMU's and Linux's sources as Debian packages
+	@scripts/fetch
+
+qemu: setup ## build QEMU:          build/qemu/qemu-system-x86_64
+	@scripts/build qemu
+
+guest: programs ## build the guest:      build/guest/6.12/bzImage, initramfs.cpio.gz
+	@scripts/build kernel 6.12
+
+programs: setup
+	@scripts/build programs
+
+demo: qemu guest ## boot a guest, steer it, see its memory come back
+	@scripts/demo
+
+check: qemu guest ## all tests and lint; ends with: N passed, N failed
+	@scripts/check
+
+check-thorough: qemu guest ## the long ones too: debug kernel, other builds
+	@scripts/build kernel 6.12 debug
+	@scripts/check --thorough
+
+qtest: qemu ## the device's own tests
+	@scripts/check qtest
+
+lint: setup ## checkpatch, round trip of the series, shellcheck, codespell, ...
+	@scripts/lint
+
+stock-facts: qemu ## record what a balloon of unpatched QEMU looks like
+	@scripts/build qemu-stock
+	@tests/qemu/facts.py --record build/qemu-stock/qemu-system-x86_64
+
+clean: ## remove build/; sources and ccache stay
+	rm -rf build
