@@ -88,11 +88,10 @@ def stream(vm):
     name = re.search(rb'\x04(....)(.)([\w:.-]+/virtio-balloon)', data, re.S)
     end = data.index(b'\x7e' + name.group(1), name.end())
     section = data[name.start(2):end]
-    # virtio_save(): the config size, that many bytes, the number of queues
-    # (3 to 5), the size of the first one (128). Nothing is set but these yet.
-    [size] = [size for size in range(4, 64, 4)
-              if re.search(rb'\0\0\0\x%02x\0{%d}\0\0\0[\3-\5]\0\0\0\x80' % (size, size),
-                           section)]
+    # virtio_save(): the config size; as many bytes, 00 or, for none, ff; the
+    # number of queues (3 to 5); the size of the first one.
+    [size] = {size for size in range(4, 64, 4) if re.search(
+        rb'\0\0\0\x%02x[\0\xff]{%d}\0\0\0[\3-\5]\0\0(?!\0\0)' % (size, size), section)}
     return {'config_size': size, 'bytes': len(section),
             'sha256': hashlib.sha256(section).hexdigest()}
 
