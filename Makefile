@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup fetch qemu guest programs demo check check-thorough qtest lint stock-facts clean
+.PHONY: help setup fetch qemu guest programs demo check check-thorough qtest docs lint stock-facts clean
 
 help:
 	@echo 'virtio-balloon report delay: the host chooses how soon guests hand memory back'
@@ -41,6 +41,9 @@ check-thorough: qemu guest ## the long ones too: debug kernel, other builds
 
 qtest: qemu ## the device's own tests
 	@scripts/check qtest
+
+docs: setup ## the pages as HTML:    build/docs/index.html
+	@sphinx-build -q -W --keep-going -b html docs build/docs
 
 lint: setup ## checkpatch, round trip of the series, shellcheck, codespell, ...
 	@scripts/lint
