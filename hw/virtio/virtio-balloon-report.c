@@ -130,16 +130,6 @@ static uint32_t report_lease_left_ms(const VirtIOBalloonReport *r)
     return MAX(left, 1);
 }
 
-static bool report_check_delay(int64_t delay_ms, const char *name, Error **errp)
-{
-    if (delay_ms < 0 || delay_ms > VIRTIO_BALLOON_REPORT_DELAY_MS_MAX) {
-        error_setg(errp, "'%s' is %" PRId64 ", it must be 0 to %d milliseconds",
-                   name, delay_ms, VIRTIO_BALLOON_REPORT_DELAY_MS_MAX);
-        return false;
-    }
-    return true;
-}
-
 static bool report_check_offered(const VirtIOBalloon *s, Error **errp)
 {
     if (!report_offered(s)) {
@@ -243,8 +233,10 @@ static void report_set_delay(Object *obj, Visitor *v, const char *name,
     if (!visit_type_int(v, name, &value, errp)) {
         return;
     }
-    if (value != -1 && !report_check_delay(value, name, errp)) {
-        error_append_hint(errp, "-1 stands for no request.\n");
+    if (value < -1 || value > VIRTIO_BALLOON_REPORT_DELAY_MS_MAX) {
+        error_setg(errp, "'%s' is %" PRId64 ", it must be 0 to %d milliseconds,"
+                   " or -1 for no request", name, value,
+                   VIRTIO_BALLOON_REPORT_DELAY_MS_MAX);
         return;
     }
     delay_ms = value == -1 ? DELAY_NONE : value;
@@ -312,12 +304,10 @@ void virtio_balloon_report_reset(VirtIOBalloon *s)
 
 /* Migration */
 
+/* Also without a request: that must replace the target's start value, too. */
 static bool report_delay_needed(void *opaque)
 {
-    VirtIOBalloon *s = opaque;
-
-    return report_offered(s) &&
-           (report_negotiated(s) || s->report.requested_ms != DELAY_NONE);
+    return report_offered(opaque);
 }
 
 static int report_delay_pre_save(void *opaque)
@@ -333,6 +323,11 @@ static int report_delay_post_load(void *opaque, int version_id)
     VirtIOBalloon *s = opaque;
     VirtIOBalloonReport *r = &s->report;
 
+    if (!report_offered(s)) {
+        error_report("virtio-balloon: the migration stream has a report delay: "
+                     "start the target with 'report-delay=on'");
+        return -EINVAL;
+    }
     if (r->requested_ms > VIRTIO_BALLOON_REPORT_DELAY_MS_MAX &&
         r->requested_ms != DELAY_NONE) {
         error_report("virtio-balloon: a report delay of %u ms in the migration "
@@ -340,10 +335,11 @@ static int report_delay_post_load(void *opaque, int version_id)
                      VIRTIO_BALLOON_REPORT_DELAY_MS_MAX);
         return -EINVAL;
     }
-    if (r->lease_left_ms > VIRTIO_BALLOON_REPORT_LEASE_MS_MAX) {
+    if (r->lease_left_ms > (r->requested_ms == DELAY_NONE ? 0 :
+                            VIRTIO_BALLOON_REPORT_LEASE_MS_MAX)) {
         error_report("virtio-balloon: a report delay lease of %u ms in the "
-                     "migration stream is not in 0 to %d", r->lease_left_ms,
-                     VIRTIO_BALLOON_REPORT_LEASE_MS_MAX);
+                     "migration stream is not in 0 to %d, or without a request",
+                     r->lease_left_ms, VIRTIO_BALLOON_REPORT_LEASE_MS_MAX);
         return -EINVAL;
     }
 
@@ -398,7 +394,9 @@ void qmp_balloon_set_report_delay(bool has_delay_ms, uint32_t delay_ms,
     if (!s || !report_check_offered(s, errp)) {
         return;
     }
-    if (has_delay_ms && !report_check_delay(delay_ms, "delay-ms", errp)) {
+    if (has_delay_ms && delay_ms > VIRTIO_BALLOON_REPORT_DELAY_MS_MAX) {
+        error_setg(errp, "'delay-ms' is %u, it must be 0 to %d milliseconds",
+                   delay_ms, VIRTIO_BALLOON_REPORT_DELAY_MS_MAX);
         return;
     }
     if (has_lease_ms && !has_delay_ms) {
@@ -433,7 +431,7 @@ BalloonReportDelayInfo *qmp_query_balloon_report_delay(Error **errp)
     info->requested_ms = r->requested_ms;
     info->has_requested_ms = r->requested_ms != DELAY_NONE;
     info->applied_ms = report_applied_ms(r);
-    info->has_applied_ms = info->applied_ms != DELAY_NONE;
+    info->has_applied_ms = info->negotiated && info->applied_ms != DELAY_NONE;
     info->lease_left_ms = report_lease_left_ms(r);
     info->has_lease_left_ms = info->lease_left_ms > 0;
     info->inhibited = virtio_balloon_discard_inhibited(s);

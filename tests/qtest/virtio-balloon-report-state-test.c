@@ -17,13 +17,9 @@
 #define BLOCK_SIZE (2 * 1024 * 1024u)
 #define PATTERN 0xa5
 
-/* Without free-page-hint, the reporting queue follows inflate, deflate, stats. */
+/* It follows inflate, deflate, stats: free-page-hint is off. */
 #define REPORT_QUEUE 3
-
-static uint64_t free_page_hint_bit(void)
-{
-    return 1ull << VIRTIO_BALLOON_F_FREE_PAGE_HINT;
-}
+#define POISON_BIT (1ull << VIRTIO_BALLOON_F_PAGE_POISON)
 
 /* A negotiated device with its reporting queue, and a block that is in use. */
 static QVirtQueue *start_reporting(Balloon *b, uint64_t without)
@@ -32,7 +28,6 @@ static QVirtQueue *start_reporting(Balloon *b, uint64_t without)
     QVirtQueue *vq;
 
     qvirtio_set_features(vdev, qvirtio_get_features(vdev) & ~without &
-                               ~free_page_hint_bit() &
                                ~QVIRTIO_F_BAD_FEATURE &
                                ~(1ull << VIRTIO_RING_F_EVENT_IDX));
     vq = qvirtqueue_setup(vdev, &b->qs->alloc, REPORT_QUEUE);
@@ -72,7 +67,7 @@ static void test_counted(const void *transport)
 
     for (int i = 0; i < ARRAY_SIZE(options); i++) {
         Balloon *b = start(transport, options[i]);
-        QVirtQueue *vq = start_reporting(b, 1ull << VIRTIO_BALLOON_F_PAGE_POISON);
+        QVirtQueue *vq = start_reporting(b, POISON_BIT);
 
         assert_counters(b->qts, 0, 0, 0);
         g_assert_false(query_bool(b->qts, "inhibited"));
@@ -102,7 +97,7 @@ static void test_poison(const void *transport)
 static void test_unaligned(const void *transport)
 {
     Balloon *b = start(transport, ON);
-    QVirtQueue *vq = start_reporting(b, 1ull << VIRTIO_BALLOON_F_PAGE_POISON);
+    QVirtQueue *vq = start_reporting(b, POISON_BIT);
     uint32_t head;
 
     report(b, vq, BLOCK_ADDR + 512, 4096);
@@ -135,7 +130,7 @@ static void test_failed_discard(const void *transport)
                               "memory-backend-file,id=mem,size=128M,mem-path=%s,"
                               "readonly=on,rom=off", path);
     b = start_machine(transport, ON, machine);
-    vq = start_reporting(b, 1ull << VIRTIO_BALLOON_F_PAGE_POISON);
+    vq = start_reporting(b, POISON_BIT);
     report(b, vq, BLOCK_ADDR, BLOCK_SIZE);
     assert_counters(b->qts, 1, BLOCK_SIZE, 0);
     report_and_stop(b, vq);
@@ -147,7 +142,7 @@ static void test_shared_memory(const void *transport)
     Balloon *b = start_machine(transport, ON,
                                "-m 128 -machine memory-backend=mem -object "
                                "memory-backend-memfd,id=mem,size=128M,share=on");
-    QVirtQueue *vq = start_reporting(b, 1ull << VIRTIO_BALLOON_F_PAGE_POISON);
+    QVirtQueue *vq = start_reporting(b, POISON_BIT);
 
     report(b, vq, BLOCK_ADDR, BLOCK_SIZE);
     g_assert_cmphex(qtest_readb(b->qts, BLOCK_ADDR + 12345), ==, 0);
@@ -260,12 +255,6 @@ static Balloon *move_to(Balloon *b, const char *options, const char *status)
     return target;
 }
 
-static void stop_target(Balloon *target)
-{
-    qtest_shutdown(target->qs);
-    g_free(target);
-}
-
 static void test_migrate_all(const void *transport)
 {
     Balloon *b = start_negotiated(transport);
@@ -281,8 +270,14 @@ static void test_migrate_all(const void *transport)
     left = query_int(target->qts, "lease-left-ms");
     g_assert_cmpint(left, >, 3000000);
     g_assert_cmpint(left, <=, 3600000);
+
+    /* The driver's next write elsewhere is no answer, nor is the same again. */
+    find_device_again(target);
+    write_config(target, ACTUAL_OFFSET, 1);
+    write_config(target, APPLIED_OFFSET, 100);
+    g_assert_cmpint(query_int(target->qts, "applied-ms"), ==, 100);
     assert_no_event(target->qts);
-    stop_target(target);
+    stop(target);
     stop(b);
 }
 
@@ -296,7 +291,32 @@ static void test_migrate_no_request(const void *transport)
     g_assert_cmpint(query_int(target->qts, "requested-ms"), ==, -1);
     g_assert_cmpint(query_int(target->qts, "applied-ms"), ==, 2000);
     g_assert_cmpint(query_int(target->qts, "lease-left-ms"), ==, -1);
-    stop_target(target);
+    stop(target);
+    stop(b);
+}
+
+/* Withdrawn before there was a driver: not asked for by the target either. */
+static void test_migrate_withdrawn(const void *transport)
+{
+    Balloon *b = start(transport, ON ",report-delay-ms=300");
+    Balloon *target;
+
+    withdraw(b->qts);
+    target = move_to(b, ON ",report-delay-ms=300", "completed");
+    g_assert_cmpint(query_int(target->qts, "requested-ms"), ==, -1);
+    stop(target);
+    stop(b);
+}
+
+/* A request that nobody could withdraw any more is refused. */
+static void test_migrate_not_offered(const void *transport)
+{
+    Balloon *b = start(transport, ON);
+    Balloon *target;
+
+    set_delay(b->qts, 100);
+    target = move_to(b, "free-page-reporting=on", "failed");
+    stop(target);
     stop(b);
 }
 
@@ -310,7 +330,7 @@ static void test_migrate_before_driver(const void *transport)
     g_assert_false(query_bool(target->qts, "negotiated"));
     g_assert_cmpint(query_int(target->qts, "requested-ms"), ==, 100);
     g_assert_cmpint(query_int(target->qts, "applied-ms"), ==, -1);
-    stop_target(target);
+    stop(target);
     stop(b);
 }
 
@@ -323,7 +343,7 @@ static void test_migrate_refused(const void *transport)
     set_delay(b->qts, 100);
     write_config(b, APPLIED_OFFSET, 100);
     target = move_to(b, "free-page-reporting=on", "failed");
-    stop_target(target);
+    stop(target);
     qtest_qmp_assert_success(b->qts, "{ 'execute': 'cont' }");
     g_assert_cmpint(query_int(b->qts, "applied-ms"), ==, 100);
     set_delay(b->qts, 200);
@@ -334,7 +354,7 @@ static void test_migrate_refused(const void *transport)
 static void test_inhibited_by_snapshot(const void *transport)
 {
     Balloon *b = start(transport, ON);
-    QVirtQueue *vq = start_reporting(b, 1ull << VIRTIO_BALLOON_F_PAGE_POISON);
+    QVirtQueue *vq = start_reporting(b, POISON_BIT);
     QDict *response;
 
     response = qtest_qmp(b->qts, "{ 'execute': 'migrate-set-capabilities',"
@@ -364,6 +384,144 @@ static void test_inhibited_by_snapshot(const void *transport)
     wait_migration(b->qts, "cancelled");
     g_assert_false(query_bool(b->qts, "inhibited"));
     report_and_stop(b, vq);
+}
+
+/* A target whose memory is still to come keeps what its guest reports. */
+static void test_inhibited_by_postcopy(void)
+{
+    Balloon *b = start_negotiated("modern");
+    g_autofree char *dir = g_dir_make_tmp("balloon-report-XXXXXX", NULL);
+    g_autofree char *uri = g_strdup_printf("unix:%s/migration", dir);
+    QTestState *target = qtest_initf("-incoming defer -machine pc "
+                                     "-device virtio-balloon-pci,id=b,addr=04.0,"
+                                     "disable-legacy=on," ON);
+    QTestState *both[] = { b->qts, target };
+
+    for (int i = 0; i < ARRAY_SIZE(both); i++) {
+        QDict *response = qtest_qmp(both[i],
+            "{ 'execute': 'migrate-set-capabilities', 'arguments': {"
+            " 'capabilities': [ { 'capability': 'postcopy-ram',"
+            " 'state': true } ] } }");
+        bool there = !qdict_haskey(response, "error");
+
+        qobject_unref(response);
+        if (!there) {
+            g_test_skip("no postcopy: userfaultfd is not to be had here");
+            goto out;
+        }
+    }
+    qtest_qmp_assert_success(target, "{ 'execute': 'migrate-incoming',"
+                             " 'arguments': { 'uri': %s } }", uri);
+    /* Something to move, and too slowly to be over by itself. */
+    qtest_memset(b->qts, BLOCK_ADDR, PATTERN, BLOCK_SIZE);
+    qtest_qmp_assert_success(b->qts, "{ 'execute': 'migrate-set-parameters',"
+                             " 'arguments': { 'max-bandwidth': 65536,"
+                             " 'max-postcopy-bandwidth': 65536 } }");
+    qtest_qmp_assert_success(b->qts, "{ 'execute': 'migrate',"
+                             " 'arguments': { 'uri': %s } }", uri);
+    wait_migration(b->qts, "active");
+    g_assert_false(query_bool(target, "inhibited"));
+    qtest_qmp_assert_success(b->qts, "{ 'execute': 'migrate-start-postcopy' }");
+    wait_migration(b->qts, "postcopy-active");
+    wait_migration(target, "postcopy-active");
+    g_assert_true(query_bool(target, "inhibited"));
+out:
+    qtest_quit(target);
+    stop(b);
+    unlink(strchr(uri, ':') + 1);
+    rmdir(dir);
+}
+
+/* A hostile guest */
+
+/*
+ * Any write to any register and config byte, at any width and time: QEMU stays
+ * up, and what the host set stays as it is.
+ */
+static void test_hostile_writes(const void *transport)
+{
+    Balloon *b = start_negotiated(transport);
+    GRand *rand = g_rand_new_with_seed(1);
+
+    set_lease(b->qts, 100, 3600000);
+    for (int i = 0; i < 20000; i++) {
+        QPCIDevice *pdev = b->dev->pdev;
+        uint64_t offset = g_rand_int_range(rand, 0, 60);
+        uint32_t value = g_rand_int(rand) >> g_rand_int_range(rand, 0, 32);
+
+        if (b->modern) {
+            /* Common, isr, device and notify structures, a page each. */
+            offset += g_rand_int_range(rand, 0, 4) * 0x1000;
+        }
+        switch (g_rand_int_range(rand, 0, 6)) {
+        case 0:
+            qpci_io_writeb(pdev, b->dev->bar, offset, value);
+            break;
+        case 1:
+            qpci_io_writew(pdev, b->dev->bar, offset, value);
+            break;
+        case 2:
+            qpci_io_writel(pdev, b->dev->bar, offset, value);
+            break;
+        case 3:
+            qpci_io_readl(pdev, b->dev->bar, offset);
+            break;
+        case 4:
+            write_byte(b, g_rand_int_range(rand, 0, 28), value);
+            break;
+        default:
+            write_config(b, g_rand_int_range(rand, 0, 28), value);
+            break;
+        }
+        if (i % 1000 == 0) {
+            g_assert_cmpint(query_int(b->qts, "applied-ms"), <=, 600000);
+            g_assert_cmpint(query_int(b->qts, "requested-ms"), ==, 100);
+        }
+    }
+    g_rand_free(rand);
+
+    g_assert_cmpint(query_int(b->qts, "lease-left-ms"), >, 0);
+    /* A well-behaved driver after it finds a device that works. */
+    qvirtio_start_device(&b->dev->vdev);
+    negotiate(b, 0);
+    write_config(b, APPLIED_OFFSET, 100);
+    g_assert_cmpint(query_int(b->qts, "applied-ms"), ==, 100);
+    stop(b);
+}
+
+/* Reports that point anywhere, and a reset with reports in the queue. */
+static void test_hostile_reports(const void *transport)
+{
+    static const struct {
+        uint64_t addr;
+        uint32_t size;
+    } bad[] = {
+        { 0, 0 }, { BLOCK_ADDR, 0 }, { 0xfee00000, 4096 },
+        { ~0ull - 4095, 4096 },
+        { 127 * 1024 * 1024, 4 * 1024 * 1024 }, { 1ull << 40, 0xffffffff },
+        { 0xa0000, 0x20000 }, { 0xfffc0000, 4096 },
+    };
+
+    for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+        Balloon *b = start(transport, ON);
+        QVirtQueue *vq = start_reporting(b, POISON_BIT);
+        uint32_t head = qvirtqueue_add(b->qts, vq, bad[i].addr, bad[i].size,
+                                       true, false);
+
+        qvirtqueue_kick(b->qts, &b->dev->vdev, vq, head);
+        qvirtio_reset(&b->dev->vdev);
+        g_assert_cmpint(query_int(b->qts, "reports"), <=, 1);
+        g_assert_cmpint(query_int(b->qts, "discarded-bytes"), <=,
+                        query_int(b->qts, "reported-bytes"));
+        g_assert_cmphex(qtest_readb(b->qts, BLOCK_ADDR + 12345), ==, PATTERN);
+        qvirtqueue_cleanup(b->dev->vdev.bus, vq, &b->qs->alloc);
+
+        qvirtio_start_device(&b->dev->vdev);
+        vq = start_reporting(b, POISON_BIT);
+        report(b, vq, BLOCK_ADDR, BLOCK_SIZE);
+        g_assert_cmphex(qtest_readb(b->qts, BLOCK_ADDR + 12345), ==, 0);
+        report_and_stop(b, vq);
+    }
 }
 
 /* virtio-mmio, by hand: microvm has no libqos */
@@ -449,9 +607,17 @@ int main(int argc, char **argv)
     add_transports("migration/request-answer-and-lease", test_migrate_all);
     add_transports("migration/no-request-replaces-start-value",
                    test_migrate_no_request);
+    add_transports("migration/withdrawn-stays-withdrawn",
+                   test_migrate_withdrawn);
+    add_transports("migration/refused-where-not-offered",
+                   test_migrate_not_offered);
     add_transports("migration/before-the-driver", test_migrate_before_driver);
     add_transports("migration/refused-without-the-feature",
                    test_migrate_refused);
+    qtest_add_func("balloon-report/modern/reports/kept-during-postcopy",
+                   test_inhibited_by_postcopy);
+    add_transports("hostile/any-register-write", test_hostile_writes);
+    add_transports("hostile/any-report", test_hostile_reports);
     if (qtest_has_machine("microvm")) {
         qtest_add_data_func("balloon-report/mmio/modern", "modern", test_mmio);
         qtest_add_data_func("balloon-report/mmio/legacy", "legacy", test_mmio);

@@ -155,6 +155,19 @@ static void test_out_of_range(const void *transport)
     stop(b);
 }
 
+/* A modern driver writes the field as a whole: one byte may be all the news. */
+static void test_whole_write(void)
+{
+    Balloon *b = start_negotiated("modern");
+
+    write_config(b, APPLIED_OFFSET, 500);
+    write_config(b, APPLIED_OFFSET, 416);
+    g_assert_cmpint(query_int(b->qts, "applied-ms"), ==, 416);
+    write_config(b, APPLIED_OFFSET, 0);
+    g_assert_cmpint(query_int(b->qts, "applied-ms"), ==, 0);
+    stop(b);
+}
+
 /*
  * Byte by byte from one value in range to another: never a mixture.  A modern
  * driver has to write the field as a whole.
@@ -197,6 +210,73 @@ static void test_new_request_voids_answer(const void *transport)
     write_config(b, APPLIED_OFFSET, 200);
     withdraw(b->qts);
     g_assert_cmpint(query_int(b->qts, "applied-ms"), ==, -1);
+    stop(b);
+}
+
+/* The guest had the value already: its answer to the request is an event. */
+static void test_answer_is_news(const void *transport)
+{
+    Balloon *b = start_negotiated(transport);
+
+    write_config(b, APPLIED_OFFSET, 2000);
+    assert_applied_event(b->qts, 2000, -1);
+    qtest_clock_step(b->qts, EVENT_WINDOW_NS);
+    set_delay(b->qts, 2000);
+    write_config(b, APPLIED_OFFSET, 2000);
+    qtest_clock_step(b->qts, EVENT_WINDOW_NS);
+    assert_applied_event(b->qts, 2000, 2000);
+    stop(b);
+}
+
+/* Asked again for the same, for another lease: the answer stands. */
+static void test_renewal_keeps_answer(const void *transport)
+{
+    Balloon *b = start_negotiated(transport);
+
+    set_lease(b->qts, 0, 3600000);
+    write_config(b, APPLIED_OFFSET, 0);
+    set_lease(b->qts, 0, 3000000);
+    g_assert_cmpint(query_int(b->qts, "applied-ms"), ==, 0);
+    g_assert_cmphex(read_config(b, APPLIED_OFFSET), ==, 0);
+    stop(b);
+}
+
+/* A reset also clears the bytes that the transport keeps. */
+static void test_reset_clears_cache(const void *transport)
+{
+    Balloon *b = start_negotiated(transport);
+
+    write_config(b, APPLIED_OFFSET, 100);
+    qvirtio_start_device(&b->dev->vdev);
+    negotiate(b, 0);
+    write_config(b, ACTUAL_OFFSET, 1);
+    g_assert_cmpint(query_int(b->qts, "applied-ms"), ==, -1);
+    stop(b);
+}
+
+/* Bits taken back without a reset, as a legacy driver can. */
+static void test_answer_ends_with_feature(void)
+{
+    Balloon *b = start_negotiated("legacy");
+
+    write_config(b, APPLIED_OFFSET, 100);
+    negotiate(b, 1ull << VIRTIO_BALLOON_F_REPORT_DELAY);
+    g_assert_false(query_bool(b->qts, "negotiated"));
+    g_assert_cmpint(query_int(b->qts, "applied-ms"), ==, -1);
+    stop(b);
+}
+
+/* QEMU 4.0's config size, which is larger than it had to be, and ours. */
+static void test_old_machine(const void *transport)
+{
+    Balloon *b = start(transport,
+                       ON ",qemu-4-0-config-size=on,page-poison=off");
+
+    negotiate(b, 0);
+    set_delay(b->qts, 100);
+    g_assert_cmphex(read_config(b, REQUEST_OFFSET), ==, 100);
+    write_config(b, APPLIED_OFFSET, 100);
+    g_assert_cmpint(query_int(b->qts, "applied-ms"), ==, 100);
     stop(b);
 }
 
@@ -420,7 +500,15 @@ int main(int argc, char **argv)
     qtest_add_func("balloon-report/legacy/applied/torn-is-absent", test_torn);
     add_transports("applied/void-after-new-request",
                    test_new_request_voids_answer);
+    add_transports("applied/event-answers-request", test_answer_is_news);
+    add_transports("applied/kept-at-lease-renewal", test_renewal_keeps_answer);
     add_transports("applied/void-after-reset", test_reset);
+    add_transports("applied/cache-void-after-reset", test_reset_clears_cache);
+    qtest_add_func("balloon-report/modern/applied/whole-field-written",
+                   test_whole_write);
+    qtest_add_func("balloon-report/legacy/applied/ends-with-the-feature",
+                   test_answer_ends_with_feature);
+    add_transports("config/old-machine-types", test_old_machine);
     add_transports("applied/not-from-first-write-elsewhere", test_first_write);
     add_transports("request/kept-until-driver-starts", test_before_driver);
     add_transports("request/delivered-after-pause", test_paused);

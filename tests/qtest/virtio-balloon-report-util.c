@@ -8,13 +8,18 @@
 #include "qemu/osdep.h"
 #include "virtio-balloon-report-util.h"
 
-void find_device(Balloon *b)
+void find_device_again(Balloon *b)
 {
     QPCIAddress address = { .devfn = QPCI_DEVFN(4, 0) };
 
     b->dev = virtio_pci_new(b->qs->pcibus, &address);
     g_assert_nonnull(b->dev);
     qvirtio_pci_device_enable(b->dev);
+}
+
+void find_device(Balloon *b)
+{
+    find_device_again(b);
     qvirtio_start_device(&b->dev->vdev);
 }
 

@@ -58,6 +58,9 @@ void stop(Balloon *b);
 void find_device(Balloon *b);
 void lose_device(Balloon *b);
 
+/* After a migration: as find_device(), for a driver that goes on. */
+void find_device_again(Balloon *b);
+
 /* Accepts what is offered but for @without, and goes to DRIVER_OK. */
 void negotiate(Balloon *b, uint64_t without);
 
