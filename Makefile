@@ -45,7 +45,7 @@ qtest: qemu ## the device's own tests
 docs: setup ## the pages as HTML:    build/docs/index.html
 	@sphinx-build -q -W --keep-going -b html docs build/docs
 
-lint: setup ## checkpatch, round trip of the series, shellcheck, codespell, ...
+lint: qemu ## checkpatch, round trip of the series, shellcheck, codespell, ...
 	@scripts/lint
 
 stock-facts: qemu ## record what a balloon of unpatched QEMU looks like
