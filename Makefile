@@ -36,6 +36,7 @@ check: qemu guest ## all tests and lint; ends with: N passed, N failed
 	@scripts/check
 
 check-thorough: qemu guest ## the long ones too: debug kernel, other builds
+	@scripts/build qemu-stock
 	@scripts/build kernel 6.12 debug
 	@scripts/check --thorough
 

@@ -38,14 +38,14 @@ OPTIONS = ['', ',free-page-reporting=on', ',page-poison=off', ',disable-modern=o
 class VM:
     """A QEMU that runs no guest code, with a balloon in slot 4."""
 
-    def __init__(self, qemu, machine, options):
+    def __init__(self, qemu, machine, options, *more):
         qmp, child = socket.socketpair()
         self.process = subprocess.Popen(
             ['setpriv', '--pdeathsig', 'KILL', qemu, '-S', '-nodefaults', '-display', 'none',
              '-machine', machine, '-accel', 'tcg', '-m', '16', '-object', 'iothread,id=io',
              '-device', f'virtio-balloon-pci,id=balloon0,addr=4{options}',
              '-chardev', f'socket,id=qmp,fd={child.fileno()}',
-             '-mon', 'chardev=qmp,mode=control'],
+             '-mon', 'chardev=qmp,mode=control', *more],
             pass_fds=[child.fileno()], stdin=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL)  # old machine types warn of their age
         child.close()

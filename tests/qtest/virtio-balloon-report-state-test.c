@@ -351,6 +351,39 @@ static void test_migrate_refused(const void *transport)
     stop(b);
 }
 
+/* A snapshot brings back what was asked and answered when it was taken. */
+static void test_savevm(const void *transport)
+{
+    g_autofree char *path = NULL;
+    g_autofree char *machine = NULL;
+    g_autofree char *text = NULL;
+    int fd = g_file_open_tmp("balloon-report-XXXXXX", &path, NULL);
+    Balloon *b;
+
+    g_assert_cmpint(fd, >=, 0);
+    close(fd);
+    mkqcow2(path, 256);
+    machine = g_strdup_printf("-drive if=none,file=%s,format=qcow2", path);
+    b = start_machine(transport, ON, machine);
+    negotiate(b, 0);
+    set_lease(b->qts, 100, 3600000);
+    write_config(b, APPLIED_OFFSET, 100);
+    text = qtest_hmp(b->qts, "savevm here");
+    g_assert_cmpstr(text, ==, "");
+
+    withdraw(b->qts);
+    qvirtio_start_device(&b->dev->vdev);
+    g_free(text);
+    text = qtest_hmp(b->qts, "loadvm here");
+    g_assert_cmpstr(text, ==, "");
+    g_assert_true(query_bool(b->qts, "negotiated"));
+    g_assert_cmpint(query_int(b->qts, "requested-ms"), ==, 100);
+    g_assert_cmpint(query_int(b->qts, "applied-ms"), ==, 100);
+    g_assert_cmpint(query_int(b->qts, "lease-left-ms"), >, 3000000);
+    stop(b);
+    unlink(path);
+}
+
 static void test_inhibited_by_snapshot(const void *transport)
 {
     Balloon *b = start(transport, ON);
@@ -612,6 +645,9 @@ int main(int argc, char **argv)
     add_transports("migration/refused-where-not-offered",
                    test_migrate_not_offered);
     add_transports("migration/before-the-driver", test_migrate_before_driver);
+    if (have_qemu_img()) {
+        add_transports("migration/savevm-loadvm", test_savevm);
+    }
     add_transports("migration/refused-without-the-feature",
                    test_migrate_refused);
     qtest_add_func("balloon-report/modern/reports/kept-during-postcopy",

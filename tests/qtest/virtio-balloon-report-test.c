@@ -399,6 +399,65 @@ static void test_property(const void *transport)
     stop(b);
 }
 
+/* HMP and trace points */
+
+static void assert_hmp(QTestState *qts, const char *line, const char *words)
+{
+    g_autofree char *text = qtest_hmp(qts, "%s", line);
+
+    if (words[0] ? !strstr(text, words) : text[0]) {
+        g_error("'%s' says '%s', not '%s'", line, text, words);
+    }
+}
+
+static void test_hmp(void)
+{
+    Balloon *b = start_negotiated("modern");
+
+    assert_hmp(b->qts, "balloon_report_delay 0", "");
+    assert_hmp(b->qts, "info balloon_report_delay", "requested: 0 ms");
+    assert_hmp(b->qts, "info balloon_report_delay", "applied: none");
+    write_config(b, APPLIED_OFFSET, 1234);
+    assert_hmp(b->qts, "info balloon_report_delay", "applied: 1234 ms");
+    assert_hmp(b->qts, "balloon_report_delay 600001", "0 to 600000");
+    assert_hmp(b->qts, "balloon_report_delay -1", "0 to 600000");
+    assert_hmp(b->qts, "balloon_report_delay 4294967296", "0 to 600000");
+    assert_hmp(b->qts, "balloon_report_delay", "");
+    assert_hmp(b->qts, "info balloon_report_delay", "requested: none");
+    assert_hmp(b->qts, "help balloon_report_delay", "balloon_report_delay [ms]");
+    stop(b);
+}
+
+static void test_trace(void)
+{
+    g_autofree char *path = NULL;
+    g_autofree char *machine = NULL;
+    g_autofree char *text = NULL;
+    int fd = g_file_open_tmp("balloon-report-XXXXXX", &path, NULL);
+    gint64 deadline = g_get_monotonic_time() + TIMEOUT_US;
+    Balloon *b;
+
+    g_assert_cmpint(fd, >=, 0);
+    close(fd);
+    machine = g_strdup_printf("-trace 'virtio_balloon_report*' -D %s", path);
+    b = start_machine("modern", ON, machine);
+    negotiate(b, 0);
+    set_delay(b->qts, 321);
+    write_config(b, APPLIED_OFFSET, 123);
+    set_lease(b->qts, 321, 1);
+    while (query_int(b->qts, "requested-ms") != -1) {
+        g_assert_cmpint(g_get_monotonic_time(), <, deadline);
+        g_usleep(10000);
+    }
+    stop(b);
+
+    g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
+    g_assert_nonnull(strstr(text, "delay_set delay: 321 ms"));
+    g_assert_nonnull(strstr(text, "delay_applied applied: 123 ms"));
+    g_assert_nonnull(strstr(text, "delay_lease_end"));
+    unlink(path);
+}
+
 /* Errors that no transport matters for */
 
 static void test_bad_arguments(void)
@@ -477,6 +536,13 @@ static void test_bad_properties(void)
                  "GenericError", "0 to 600000");
     assert_error(qtest_qmp(qts, "{ 'execute': 'query-balloon-report-delay' }"),
                  "DeviceNotActive", "No balloon device");
+    /* Nor does a check of stock's that fails take the balloon's place. */
+    assert_error(qtest_qmp(qts, "{ 'execute': 'device_add', 'arguments': {"
+                           " 'driver': 'virtio-balloon-pci',"
+                           " 'free-page-hint': true } }"),
+                 "GenericError", "iothread");
+    assert_error(qtest_qmp(qts, "{ 'execute': 'query-balloon-report-delay' }"),
+                 "DeviceNotActive", "No balloon device");
     qtest_qmp_assert_success(qts, "{ 'execute': 'device_add', 'arguments': {"
                              " 'driver': 'virtio-balloon-pci', 'id': 'b',"
                              " 'free-page-reporting': true,"
@@ -514,6 +580,8 @@ int main(int argc, char **argv)
     add_transports("request/delivered-after-pause", test_paused);
     add_transports("request/lease-ends-by-host-time", test_lease);
     add_transports("request/property-same-as-command", test_property);
+    qtest_add_func("balloon-report/monitor/hmp", test_hmp);
+    qtest_add_func("balloon-report/monitor/trace-points", test_trace);
     qtest_add_func("balloon-report/errors/arguments", test_bad_arguments);
     qtest_add_func("balloon-report/errors/no-balloon", test_no_balloon);
     qtest_add_func("balloon-report/errors/properties", test_bad_properties);
