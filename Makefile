@@ -5,12 +5,14 @@
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup fetch qemu guest programs demo check check-thorough qtest docs lint stock-facts clean
+SECONDS ?= 600
+.PHONY: help setup fetch qemu guest programs demo check check-thorough qtest docs lint \
+	stock-facts mutate fuzz bench-device-cost clean
 
 help:
 	@echo 'virtio-balloon report delay: the host chooses how soon guests hand memory back'
 	@echo
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 24
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 28
 	@echo
 	@echo 'Start with make demo. Products are in build/, sources and ccache in ~/.cache/report-delay.'
 
@@ -37,6 +39,7 @@ check: qemu guest ## all tests and lint; ends with: N passed, N failed
 
 check-thorough: qemu guest ## the long ones too: debug kernel, other builds
 	@scripts/build qemu-stock
+	@scripts/build qemu-fuzz
 	@scripts/build kernel 6.12 debug
 	@scripts/check --thorough
 
@@ -48,6 +51,16 @@ docs: setup ## the pages as HTML:    build/docs/index.html
 
 lint: qemu ## checkpatch, round trip of the series, shellcheck, codespell, ...
 	@scripts/lint
+
+mutate: qemu ## take each hunk of the QEMU patches away: does a test notice?
+	@scripts/mutate --write
+
+fuzz: setup ## SECONDS=N: QEMU's fuzzer on the balloon, with ASan and UBSan
+	@scripts/fuzz $(SECONDS)
+
+bench-device-cost: qemu ## discards a second, stock and ours
+	@scripts/build qemu-stock
+	@bench/device_cost.py
 
 stock-facts: qemu ## record what a balloon of unpatched QEMU looks like
 	@scripts/build qemu-stock

@@ -66,10 +66,13 @@ class Console:
         threading.Thread(target=self._collect, daemon=True).start()
 
     def _collect(self):
-        for line in self.stream:
-            with self.condition:
-                self.lines.append(line.rstrip('\r\n'))
-                self.condition.notify_all()
+        try:
+            for line in self.stream:
+                with self.condition:
+                    self.lines.append(line.rstrip('\r\n'))
+                    self.condition.notify_all()
+        except OSError:
+            pass  # reset: QEMU was killed with bytes on their way
         with self.condition:
             self.closed = True
             self.condition.notify_all()
@@ -107,7 +110,8 @@ class Guest:
             '-nodefaults', '-no-user-config', '-display', 'none',
             '-machine', machine, '-accel', self.accel, '-smp', str(cpus),
             '-m', str(memory_mib), '-kernel', str(self.kernel), '-initrd', str(self.initramfs),
-            '-append', f'console=ttyS0 report_delay.console=ttyS1 quiet panic=-1 {append}',
+            # Not quiet: a WARNING has the level that quiet leaves out.
+            '-append', f'console=ttyS0 report_delay.console=ttyS1 loglevel=5 panic=-1 {append}',
             '-no-reboot',
         ]
         if self.accel == 'kvm':
