@@ -424,7 +424,7 @@ static void test_hmp(void)
     assert_hmp(b->qts, "balloon_report_delay 4294967296", "0 to 600000");
     assert_hmp(b->qts, "balloon_report_delay", "");
     assert_hmp(b->qts, "info balloon_report_delay", "requested: none");
-    assert_hmp(b->qts, "help balloon_report_delay", "balloon_report_delay [ms]");
+    assert_hmp(b->qts, "help balloon_report_delay", "_report_delay [ms]");
     stop(b);
 }
 
