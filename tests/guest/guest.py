@@ -46,11 +46,11 @@ def accelerator():
 
 
 def wait_until(condition, seconds, what):
-    """Poll until condition() is true; the seconds that it took."""
+    """Poll until condition() is true; the seconds that it took. what: text, or a function of it."""
     start = time.monotonic()
     while not condition():
         if time.monotonic() - start > seconds:
-            raise TimeoutError(f'not within {seconds} s: {what}')
+            raise TimeoutError(f'not within {seconds} s: {what() if callable(what) else what}')
         time.sleep(0.005)
     return time.monotonic() - start
 
@@ -251,7 +251,16 @@ class Guest:
 
     def wait_applied(self, delay_ms, seconds=30):
         return wait_until(lambda: self.delay().get('applied-ms') == delay_ms, seconds,
-                          f'{delay_ms} ms applied, it says {self.delay()}')
+                          lambda: f'{delay_ms} ms applied, it says {self.delay()}')
+
+    def withdraw(self):
+        """Withdraw the request and wait for the guest's answer to that.
+
+        Without waiting, a guest that has not looked in between sees the same
+        request again, which does not override it.
+        """
+        self.qmp.command('balloon-set-report-delay')
+        wait_until(lambda: 'applied-ms' in self.delay(), 30, 'an answer to the withdrawal')
 
     def settle(self, seconds=60):
         """Drain what is to be reported: until the host's memory stops falling."""

@@ -78,7 +78,7 @@ def expect_refused(path, text):
 
 
 def check_knob(path, other):
-    guest.qmp.command('balloon-set-report-delay')
+    guest.withdraw()
     guest.set_delay(1000)
     for bad in ('-1', '600001', 'x', '1x', "''"):
         expect_refused(path, bad)
@@ -118,7 +118,7 @@ def test_who_wins():
     guest.set_delay(200)
     assert guest.read(SYSCTL) == '200'
     # Withdrawn: the guest's own value, the last it wrote, is back.
-    guest.qmp.command('balloon-set-report-delay')
+    guest.withdraw()
     guest.wait_applied(3000)
     assert guest.read(SYSCTL) == '3000'
 
@@ -192,7 +192,7 @@ def test_start_value_and_boot_parameter():
     with Guest(series=SERIES, device=DEVICE + ',report-delay-ms=800',
                append='page_reporting.page_reporting_delay_ms=5000') as other:
         other.wait_applied(800)
-        other.qmp.command('balloon-set-report-delay')
+        other.withdraw()
         other.wait_applied(5000)
 
 
