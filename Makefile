@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
 # What a person types. Every target says what it does, may be repeated, and
 # sets up what it needs: `make demo` and `make check` work on a fresh Debian.
 #

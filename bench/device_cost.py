@@ -54,7 +54,8 @@ class Driver:
         self.file.write(line + '\n')
         self.file.flush()
         while not (answer := self.file.readline()).startswith('OK'):
-            assert answer.startswith('IRQ') or answer == '', answer
+            if not answer.startswith('IRQ'):
+                sys.exit(f'device_cost.py: QEMU answers {answer!r} to {line!r}')
         return answer.split()[1:]
 
     def config(self, register, value):
@@ -127,6 +128,7 @@ def main():
               f'{rounds} rounds of {reports * BLOCKS} discards; {os.cpu_count()} CPUs, qtest')
     if not smoke:
         path = ROOT / f'bench/results/{datetime.date.today()}-device-cost.csv'
+        path.parent.mkdir(exist_ok=True)
         with open(path, 'w', newline='', encoding='ascii') as file:
             writer = csv.DictWriter(file, rows[0].keys())
             writer.writeheader()

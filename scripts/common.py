@@ -11,7 +11,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / 'build'
-CACHE = Path(os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache') / 'report-delay'
+# A relative XDG_CACHE_HOME does not count: so says its specification.
+_XDG = Path(os.environ.get('XDG_CACHE_HOME', ''))
+CACHE = (_XDG if _XDG.is_absolute() else Path.home() / '.cache') / 'report-delay'
 TOOL = Path(sys.argv[0]).name
 
 
@@ -68,13 +70,23 @@ def write_if_changed(path, data):
     return True
 
 
-def lock(name):
-    """Hold a lock over one tree for this process's life: two makes at once wait."""
-    BUILD.mkdir(exist_ok=True)
-    file = open(BUILD / f'.{name}.lock', 'w', encoding='ascii')
+def lock(name, folder=BUILD):
+    """Hold a lock of this name for this process's life: two runs at once wait."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = open(folder / f'.{name}.lock', 'w', encoding='ascii')
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         say(f'waiting for another run that works on {name}')
         fcntl.flock(file, fcntl.LOCK_EX)
     lock.held = getattr(lock, 'held', []) + [file]
+
+
+def start(main):
+    """Run main(); what the system refuses ends in one line, not in a traceback."""
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except OSError as error:
+        die(f'{error.strerror or error}: {error.filename or ""}'.rstrip(': '))

@@ -63,7 +63,8 @@ class Console:
         self.closed = False
         self.condition = threading.Condition()
         self.stream = stream
-        threading.Thread(target=self._collect, daemon=True).start()
+        self.thread = threading.Thread(target=self._collect, daemon=True)
+        self.thread.start()
 
     def _collect(self):
         try:
@@ -138,6 +139,7 @@ class Guest:
         self.sockets = [qmp, serial, control]
         try:
             self.qmp = QMP(qmp)
+            assert self.qmp.command('query-kvm')['enabled'] == (self.accel == 'kvm')
             if not paused:
                 self.boot()
         except BaseException as error:
@@ -159,13 +161,16 @@ class Guest:
 
     def __exit__(self, kind, value, trace):
         self.close()
-        if kind is None:
+        # SystemExit: the end of a list of tests, whose guest must be well, too.
+        if kind in (None, SystemExit):
             self.check_console()
 
     def close(self):
         """End QEMU; what it last said on stderr."""
         self.process.kill()
         words = self.process.communicate()[1].strip()
+        for console in (self.console, self.control):
+            console.thread.join(10)
         for sock in self.sockets:
             sock.close()
         return words
@@ -176,7 +181,7 @@ class Guest:
         return '\n'.join(self.console.lines[-count:])
 
     def check_console(self):
-        """Raise GuestFault if the kernel has complained, or QEMU is gone."""
+        """Raise GuestFault if the kernel has complained."""
         for line in self.console.lines:
             if FAULT.search(line):
                 raise GuestFault(f'the guest kernel says: {line}\n{self.tail()}')
@@ -236,6 +241,8 @@ class Guest:
 
     def rss(self):
         """Bytes of the QEMU process that are in the host's memory."""
+        if self.process.poll() is not None:
+            raise GuestFault(f'QEMU ended; the console said last:\n{self.tail()}')
         pages = int(Path(f'/proc/{self.process.pid}/statm').read_text().split()[1])
         return pages * os.sysconf('SC_PAGE_SIZE')
 

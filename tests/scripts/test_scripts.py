@@ -57,6 +57,8 @@ class Clone:
         self.bin = self.root / 'fake-bin'
         self.bin.mkdir()
         self.env = dict(os.environ, FAKE_VERSION='1.2.5-1')
+        for variable in ('QEMU_SRC', 'LINUX_SRC'):
+            self.env.pop(variable, None)
         if pins:
             for name_ in ('apt-get', 'apt-cache'):
                 (self.bin / name_).write_text(FAKE_APT)
@@ -208,6 +210,45 @@ def test_users_tree_that_does_not_match():
     fails(clone.run('tree', 'prepare', 'qemu', QEMU_SRC=str(work)), 'no QEMU source tree')
 
 
+def test_users_tree_that_is_mended():
+    clone = Clone('mended', pins=False)
+    source = linux_tree('linux-mended')
+    file = source / 'mm/page_reporting.c'
+    good = file.read_text()
+    file.write_text(good.replace('2 * HZ', '3 * HZ'))
+    fails(clone.run('tree', 'prepare', 'linux-6.12', LINUX_SRC=str(source)), 'does not apply')
+    file.write_text(good)
+    works(clone.run('tree', 'prepare', 'linux-6.12', LINUX_SRC=str(source)), 'patches applied')
+    (source / 'Makefile').write_text('VERSION = 6\nPATCHLEVEL = 13\nSUBLEVEL = 1\n')
+    fails(clone.run('tree', 'prepare', 'linux-6.12', LINUX_SRC=str(source)), '6.13.1', 'linux-6.12')
+
+
+def test_work_is_kept():
+    clone = Clone('kept', pins=False)
+    source = linux_tree('linux-kept')
+    repo = clone.root / 'build/tree/linux-6.12'
+    works(clone.run('tree', 'prepare', 'linux-6.12', LINUX_SRC=str(source)))
+    (repo / 'mm/page_reporting.c').write_text('work')
+    other = linux_tree('linux-other')
+    fails(clone.run('tree', 'prepare', 'linux-6.12', LINUX_SRC=str(other)), 'has work')
+    # Deleted, as that says, it is made anew.
+    shutil.rmtree(repo)
+    works(clone.run('tree', 'prepare', 'linux-6.12', LINUX_SRC=str(source)), 'patches applied')
+    # Patches that have changed are not overwritten by what was made of the old ones.
+    patch = next((clone.root / 'guest-kernel/patches/6.12').glob('*.patch'))
+    patch.write_text(patch.read_text().replace('Subject: ', 'Subject:  '))
+    fails(clone.run('tree', 'refresh', 'linux-6.12'), 'has changed since')
+
+
+def test_spaces_and_relative_cache():
+    clone = Clone('with a space', pins=False)
+    fails(clone.run('build', 'qemu'), 'has a space', 'clone elsewhere')
+    done = subprocess.run([sys.executable, '-c', 'import common; print(common.CACHE)'],
+                          cwd=ROOT / 'scripts', env=dict(os.environ, XDG_CACHE_HOME='relative'),
+                          capture_output=True, text=True, check=True)
+    assert done.stdout.startswith('/'), done.stdout
+
+
 def test_cut_unpacking():
     clone = Clone('unpack', pins=False)
     left = clone.root / 'build/src/linux-6.12.new'
@@ -219,7 +260,8 @@ def test_cut_unpacking():
 
 def test_round_trip_sees_a_byte():
     clone = Clone('bytes', pins=False)
-    works(clone.run('tree', 'check', 'qemu'), 'round-trip byte for byte')
+    if 'notice:' in works(clone.run('tree', 'check', 'qemu')):
+        raise tap.Skip('the pinned QEMU is gone from the mirror: bytes are not compared')
     patch = next((clone.root / 'patches').glob('MAINTAINERS-*.patch'))
     patch.write_text(patch.read_text().replace('---\n', '---\n\n', 1))
     fails(clone.run('tree', 'check', 'qemu'), patch.name, 'tree refresh qemu')
@@ -255,7 +297,8 @@ def test_missing_option():
 
 
 if __name__ == '__main__':
-    with tempfile.TemporaryDirectory() as folder:
+    # Not in /tmp, which may be small and in memory.
+    with tempfile.TemporaryDirectory(dir=ROOT / 'build') as folder:
         work = Path(folder)
         tap.run([
             ('a pinned version is fetched once', test_pinned),
@@ -270,6 +313,10 @@ if __name__ == '__main__':
             ('no memory for the demo', test_no_memory),
             ('LINUX_SRC is used and left alone', test_users_tree),
             ('a tree that does not match says so', test_users_tree_that_does_not_match),
+            ('a tree that is mended is taken, one of another series is not',
+             test_users_tree_that_is_mended),
+            ('work in build/tree is never thrown away', test_work_is_kept),
+            ('a space in the path, a relative cache', test_spaces_and_relative_cache),
             ('unpacking that was cut is not taken for done', test_cut_unpacking),
             ('a byte of difference in a series is seen', test_round_trip_sees_a_byte),
             ('an odd series stops', test_odd_series),
