@@ -41,6 +41,7 @@ check: qemu guest ## all tests and lint; ends with: N passed, N failed
 
 check-thorough: qemu guest ## the long ones too: debug kernel, other builds
 	@scripts/build qemu-stock
+	@scripts/build qemu-other
 	@scripts/build qemu-fuzz
 	@scripts/build kernel 6.12 debug
 	@scripts/check --thorough
