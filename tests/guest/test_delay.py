@@ -2,7 +2,6 @@
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
-import json
 import os
 import time
 
@@ -169,7 +168,7 @@ def test_refusals_reach_no_guest():
         assert 'delay-ms' in answer['error']['desc'], (bad, answer)
         if bad in ('600001', '2147483648'):
             assert '600000' in answer['error']['desc'], answer
-    assert json.dumps(guest.read(SYSCTL)) == '"321"'
+    assert guest.read(SYSCTL) == '321'
     assert guest.delay()['applied-ms'] == 321
 
 
