@@ -8,8 +8,8 @@
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 SECONDS ?= 600
-.PHONY: help setup fetch qemu guest programs demo check check-thorough qtest docs lint \
-	stock-facts mutate fuzz bench-device-cost clean
+.PHONY: help setup fetch qemu guest programs demo check check-thorough qtest kunit guest-deb docs lint \
+	stock-facts mutate fuzz bench-device-cost bench-guest-latency clean
 
 help:
 	@echo 'virtio-balloon report delay: the host chooses how soon guests hand memory back'
@@ -27,13 +27,15 @@ fetch: setup ## get QEMU's and Linux's sources as Debian packages
 qemu: setup ## build QEMU:          build/qemu/qemu-system-x86_64
 	@scripts/build qemu
 
-guest: programs ## build the guest:      build/guest/6.12/bzImage, initramfs.cpio.gz
+guest: programs ## build the guests:     build/guest/6.12/bzImage, 7.3, initramfs.cpio.gz
 	@scripts/build kernel 6.12
+	@scripts/build kernel 7.3
 
 programs: setup
 	@scripts/build programs
 
-demo: qemu guest ## boot a guest, steer it, see its memory come back
+demo: qemu programs ## boot a guest, steer it, see its memory come back
+	@scripts/build kernel 6.12
 	@scripts/demo
 
 check: qemu guest ## all tests and lint; ends with: N passed, N failed
@@ -43,11 +45,23 @@ check-thorough: qemu guest ## the long ones too: debug kernel, other builds
 	@scripts/build qemu-stock
 	@scripts/build qemu-other
 	@scripts/build qemu-fuzz
-	@scripts/build kernel 6.12 debug
+	@scripts/setup cross
+	@scripts/build kernel 6.12 trace
+	@for series in 6.12 7.3; do \
+		scripts/build kernel $$series debug module && \
+		scripts/build kernel-stock $$series && \
+		scripts/build kernel-stock $$series debug module || exit 1; \
+	done
 	@scripts/check --thorough
 
 qtest: qemu ## the device's own tests
 	@scripts/check qtest
+
+guest-deb: setup ## Debian's cloud kernel 6.12 with the series, as a package (an hour)
+	@scripts/build guest-deb
+
+kunit: qemu guest ## the guest kernels' own tests, in booted kernels
+	@scripts/check kunit
 
 docs: setup ## the pages as HTML:    build/docs/index.html
 	@sphinx-build -q -W --keep-going -b html docs build/docs
@@ -64,6 +78,10 @@ fuzz: setup ## SECONDS=N: QEMU's fuzzer on the balloon, with ASan and UBSan
 bench-device-cost: qemu ## discards a second, stock and ours
 	@scripts/build qemu-stock
 	@bench/device_cost.py
+
+bench-guest-latency: qemu guest ## from interrupt to answer and to report, by the guest's clock
+	@scripts/build kernel 6.12 trace
+	@bench/guest_latency.py
 
 stock-facts: qemu ## record what a balloon of unpatched QEMU looks like
 	@scripts/build qemu-stock

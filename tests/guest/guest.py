@@ -87,47 +87,55 @@ class Guest:
     append      more kernel command line
     options     more QEMU options
     paused      start stopped (-S); boot() is then the caller's to call
+    monitors    QMP monitors: the first is .qmp, the others .more_qmp, for threads
     """
 
     def __init__(self, *, series='6.12', memory_mib=1024, cpus=2, device=DEVICE,
                  append='', options=(), machine='q35', paused=False,
-                 qemu=None):
+                 qemu=None, monitors=1):
         self.qemu = Path(qemu or BUILD / 'qemu/qemu-system-x86_64')
         self.kernel = BUILD / f'guest/{series}/bzImage'
         self.initramfs = BUILD / 'guest/initramfs.cpio.gz'
+        self.modules = BUILD / f'guest/{series}/modules.cpio'
         for needed in (self.qemu, self.kernel, self.initramfs):
             if not needed.exists():
                 raise FileNotFoundError(f'{needed} is not built: run `make qemu guest`')
+        self.append = append
         self.accel = accelerator()
-        self.count = 0
+        self.count = 0   # commands since boot
+        self.booted = 0  # lines of the control console before that
         self._check_memory(memory_mib)
 
-        qmp, qmp_child = socket.socketpair()
+        initrd = str(self.initramfs)
+        if self.modules.exists():
+            initrd = self._with_modules()
         serial, serial_child = socket.socketpair()
         control, control_child = socket.socketpair()
+        qmp = [socket.socketpair() for _ in range(monitors)]
         command = [
             # Ends with this process, however that ends.
             'setpriv', '--pdeathsig', 'KILL', str(self.qemu),
             '-nodefaults', '-no-user-config', '-display', 'none',
             '-machine', machine, '-accel', self.accel, '-smp', str(cpus),
-            '-m', str(memory_mib), '-kernel', str(self.kernel), '-initrd', str(self.initramfs),
+            '-m', str(memory_mib), '-kernel', str(self.kernel), '-initrd', initrd,
             # Not quiet: a WARNING has the level that quiet leaves out.
             '-append', f'console=ttyS0 report_delay.console=ttyS1 loglevel=5 panic=-1 {append}',
             '-no-reboot',
         ]
         if self.accel == 'kvm':
             command += ['-cpu', 'host']
-        for name, child in (('qmp', qmp_child), ('serial', serial_child),
-                            ('control', control_child)):
-            command += ['-chardev', f'socket,id={name},fd={child.fileno()}']
-        command += ['-mon', 'chardev=qmp,mode=control', '-serial', 'chardev:serial',
-                    '-serial', 'chardev:control']
+        for name, child in (('serial', serial_child), ('control', control_child)):
+            command += ['-chardev', f'socket,id={name},fd={child.fileno()}',
+                        '-serial', f'chardev:{name}']
+        for number, (_, child) in enumerate(qmp):
+            command += ['-chardev', f'socket,id=qmp{number},fd={child.fileno()}',
+                        '-mon', f'chardev=qmp{number},mode=control']
         if device:
             command += ['-device', device]
         if paused:
             command += ['-S']
         command += options
-        children = [qmp_child, serial_child, control_child]
+        children = [serial_child, control_child] + [child for _, child in qmp]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                         text=True, pass_fds=[c.fileno() for c in children])
@@ -136,9 +144,9 @@ class Guest:
         self.console = Console(serial.makefile('r', errors='replace'))
         self.control = Console(control.makefile('r', errors='replace'))
         self.control_socket = control
-        self.sockets = [qmp, serial, control]
+        self.sockets = [serial, control] + [ours for ours, _ in qmp]
         try:
-            self.qmp = QMP(qmp)
+            self.qmp, *self.more_qmp = [QMP(ours) for ours, _ in qmp]
             assert self.qmp.command('query-kvm')['enabled'] == (self.accel == 'kvm')
             if not paused:
                 self.boot()
@@ -155,6 +163,14 @@ class Guest:
         if available < memory_mib + 512:
             raise MemoryError(f'a guest of {memory_mib} MiB needs {memory_mib + 512} MiB of free '
                               f'memory, this machine has {available} MiB: free some')
+
+    def _with_modules(self):
+        """The initramfs with the kernel's modules behind it."""
+        whole = self.modules.with_name('initramfs-modules.cpio.gz')
+        new = whole.with_suffix(f'.{os.getpid()}')
+        new.write_bytes(self.initramfs.read_bytes() + self.modules.read_bytes())
+        new.rename(whole)
+        return str(whole)
 
     def __enter__(self):
         return self
@@ -208,18 +224,41 @@ class Guest:
 
     def boot(self):
         """Wait until init takes commands; the kernel's release."""
-        self.release = self._wait_line(r'@ready (\S+)', BOOT_SECONDS).group(1)
+        self.release = self._wait_line(r'@ready (\S+)', BOOT_SECONDS, self.booted).group(1)
+        if self.modules.exists():
+            self.load_driver()
         return self.release
+
+    def load_driver(self):
+        """Where it is a module. Its parameters stand on the kernel command line, as for modprobe."""
+        options = re.findall(r'virtio_balloon\.(\S+)', self.append)
+        self.run(f'insmod /modules/virtio_balloon.ko {" ".join(options)}')
+
+    def reboot(self):
+        """Restart the guest, in the same QEMU; returns when it takes commands again."""
+        self.qmp.command('set-action', reboot='reset')
+        self.booted = len(self.control.lines)
+        self.control_socket.sendall(b'reboot\n')
+        self.count = 0
+        self.boot()
+
+    def start(self, command):
+        """Let the guest run a shell command; its number, for finish()."""
+        self.count += 1
+        self.control_socket.sendall(command.encode() + b'\n')
+        return self.count
+
+    def finish(self, number, seconds=COMMAND_SECONDS):
+        """Wait for the end of a command: (status, output)."""
+        status = int(self._wait_line(rf'@end {number} (\d+)', seconds, self.booted).group(1))
+        lines = self.control.lines[self.booted:]
+        # It is not there in a guest that went to sleep in another QEMU.
+        begin = lines.index(f'@begin {number}') if f'@begin {number}' in lines else -1
+        return status, '\n'.join(lines[begin + 1:lines.index(f'@end {number} {status}')])
 
     def run(self, command, seconds=COMMAND_SECONDS, check=True):
         """Run a shell command in the guest: (status, output). Raises if check and status."""
-        self.count += 1
-        number = self.count
-        self.control_socket.sendall(command.encode() + b'\n')
-        status = int(self._wait_line(rf'@end {number} (\d+)', seconds).group(1))
-        lines = self.control.lines
-        begin = lines.index(f'@begin {number}')
-        output = '\n'.join(lines[begin + 1:lines.index(f'@end {number} {status}')])
+        status, output = self.finish(self.start(command), seconds)
         if check and status:
             raise GuestFault(f'`{command}` in the guest ended with {status}: {output}')
         return status, output
