@@ -11,10 +11,12 @@
 #include <kunit/test.h>
 #include <kunit/static_stub.h>
 #include <linux/completion.h>
+#include <linux/kthread.h>
 
-/* Long enough that nothing is due by itself while a test looks */
-#define TEST_OWN_MS	30000
-#define TEST_HOST_MS	10000
+/* Far longer than a test waits: no pass is due unless a test makes it so */
+#define TEST_OWN_MS	300000
+#define TEST_HOST_MS	200000
+#define TEST_LONGER_MS	250000
 /* How long a pass that is due may take to run on a loaded machine */
 #define TEST_PATIENCE	(10 * HZ)
 
@@ -26,6 +28,8 @@ struct page_reporting_test {
 	unsigned int told;
 	/* What report() returns */
 	int err;
+	/* The system's delay before the test */
+	unsigned int own_ms;
 	/* Hold the pass in report() from the one completion to the other */
 	bool hold;
 	struct completion held;
@@ -68,10 +72,18 @@ static bool page_reporting_test_pending(struct page_reporting_test *t)
 	return timer_pending(&t->prdev.work.timer);
 }
 
-/* When the pending pass is due, in jiffies after it was requested */
-static unsigned long page_reporting_test_due(struct page_reporting_test *t)
+/*
+ * The pass is due @ms after it was requested. What has been re-armed is so to
+ * the jiffy; else a tick may have come between two readings of the clock.
+ */
+static void page_reporting_test_due(struct kunit *test, unsigned int ms,
+		bool rearmed)
 {
-	return t->prdev.work.timer.expires - t->prdev.requested;
+	struct page_reporting_test *t = test->priv;
+	unsigned long due = t->prdev.work.timer.expires - t->prdev.requested;
+
+	KUNIT_EXPECT_GE(test, due, msecs_to_jiffies(ms));
+	KUNIT_EXPECT_LE(test, due, msecs_to_jiffies(ms) + !rearmed);
 }
 
 /* Wait until as many passes have run and the last one has ended */
@@ -110,6 +122,10 @@ static int page_reporting_test_init(struct kunit *test)
 {
 	struct page_reporting_test *t;
 
+	/* Its pages are marked, which the allocator must not be blind to. */
+	if (static_key_enabled(&page_reporting_enabled))
+		kunit_skip(test, "a page reporting device has been registered");
+
 	t = kunit_kzalloc(test, sizeof(*t), GFP_KERNEL);
 	if (!t)
 		return -ENOMEM;
@@ -120,10 +136,8 @@ static int page_reporting_test_init(struct kunit *test)
 	t->err = -EIO;
 	t->prdev.report = page_reporting_test_report;
 	t->prdev.delay_changed = page_reporting_test_delay_changed;
-	if (page_reporting_register(&t->prdev)) {
-		test->priv = NULL;
-		kunit_skip(test, "another page reporting device is registered");
-	}
+	t->own_ms = page_reporting_own_delay_ms;
+	KUNIT_ASSERT_EQ(test, page_reporting_register(&t->prdev), 0);
 	static_branch_disable(&page_reporting_enabled);
 
 	flush_delayed_work(&t->prdev.work);
@@ -146,21 +160,23 @@ static void page_reporting_test_exit(struct kunit *test)
 
 	complete_all(&t->go_on);
 	page_reporting_unregister(&t->prdev);
-	page_reporting_set_own_delay(2 * MSEC_PER_SEC);
+	page_reporting_set_own_delay(t->own_ms);
 }
 
 /* What is done to the delay of TEST_HOST_MS, and what is in force then */
 static const struct page_reporting_event {
 	const char *name;
+	enum { TEST_HOST, TEST_GUEST, TEST_TRIGGER } by;
 	unsigned int request_ms;
 	unsigned int result_ms;
-	bool trigger;
 } page_reporting_events[] = {
-	{ "shorter", 500, 500 },
-	{ "longer", 20000, 20000 },
-	{ "same", TEST_HOST_MS, TEST_HOST_MS },
-	{ "withdraw", PAGE_REPORTING_DELAY_MS_NONE, TEST_OWN_MS },
-	{ "trigger", TEST_HOST_MS, TEST_HOST_MS, true },
+	{ "shorter", TEST_HOST, 500, 500 },
+	{ "longer", TEST_HOST, TEST_LONGER_MS, TEST_LONGER_MS },
+	{ "same", TEST_HOST, TEST_HOST_MS, TEST_HOST_MS },
+	{ "withdraw", TEST_HOST, PAGE_REPORTING_DELAY_MS_NONE, TEST_OWN_MS },
+	{ "guest shorter", TEST_GUEST, 500, 500 },
+	{ "guest longer", TEST_GUEST, TEST_LONGER_MS, TEST_LONGER_MS },
+	{ "trigger", TEST_TRIGGER, TEST_HOST_MS, TEST_HOST_MS },
 };
 
 KUNIT_ARRAY_PARAM_DESC(page_reporting_event, page_reporting_events, name);
@@ -170,11 +186,15 @@ static void page_reporting_test_do(struct kunit *test)
 	const struct page_reporting_event *event = test->param_value;
 	struct page_reporting_test *t = test->priv;
 
-	if (event->trigger)
-		KUNIT_EXPECT_EQ(test, page_reporting_trigger(), 0);
+	int err;
+
+	if (event->by == TEST_TRIGGER)
+		err = page_reporting_trigger();
+	else if (event->by == TEST_GUEST)
+		err = page_reporting_set_own_delay(event->request_ms);
 	else
-		KUNIT_EXPECT_EQ(test, page_reporting_request_delay(&t->prdev,
-						event->request_ms), 0);
+		err = page_reporting_request_delay(&t->prdev, event->request_ms);
+	KUNIT_EXPECT_EQ(test, err, 0);
 	KUNIT_EXPECT_EQ(test, page_reporting_get_delay(), event->result_ms);
 }
 
@@ -184,13 +204,13 @@ static void page_reporting_test_idle(struct kunit *test)
 	struct page_reporting_test *t = test->priv;
 
 	page_reporting_test_do(test);
-	if (event->trigger)
+	if (event->by == TEST_TRIGGER)
 		page_reporting_test_wait(test, 1);
 
 	/* A change alone is no reason for a pass, a trigger is one for one. */
 	KUNIT_EXPECT_EQ(test, page_reporting_test_state(t), PAGE_REPORTING_IDLE);
 	KUNIT_EXPECT_FALSE(test, delayed_work_pending(&t->prdev.work));
-	KUNIT_EXPECT_EQ(test, atomic_read(&t->passes), event->trigger);
+	KUNIT_EXPECT_EQ(test, atomic_read(&t->passes), event->by == TEST_TRIGGER);
 }
 
 static void page_reporting_test_pending_pass(struct kunit *test)
@@ -201,11 +221,12 @@ static void page_reporting_test_pending_pass(struct kunit *test)
 
 	page_reporting_test_request(t);
 	requested = t->prdev.requested;
-	KUNIT_EXPECT_EQ(test, page_reporting_test_due(t),
-			msecs_to_jiffies(TEST_HOST_MS));
+	page_reporting_test_due(test, TEST_HOST_MS, false);
 
+	/* So that it matters from when the new delay counts */
+	msleep(50);
 	page_reporting_test_do(test);
-	if (event->trigger) {
+	if (event->by == TEST_TRIGGER) {
 		page_reporting_test_wait(test, 1);
 		KUNIT_EXPECT_FALSE(test, delayed_work_pending(&t->prdev.work));
 		return;
@@ -213,14 +234,14 @@ static void page_reporting_test_pending_pass(struct kunit *test)
 
 	/* Counted from the request: nothing else asks for a pass here. */
 	KUNIT_EXPECT_EQ(test, t->prdev.requested, requested);
+	page_reporting_test_due(test, event->result_ms,
+				event->result_ms != TEST_HOST_MS);
 	if (event->result_ms == 500) {
 		page_reporting_test_wait(test, 1);
 		KUNIT_EXPECT_GE(test, jiffies - requested, msecs_to_jiffies(500));
 		return;
 	}
 	KUNIT_EXPECT_TRUE(test, page_reporting_test_pending(t));
-	KUNIT_EXPECT_EQ(test, page_reporting_test_due(t),
-			msecs_to_jiffies(event->result_ms));
 	KUNIT_EXPECT_EQ(test, atomic_read(&t->passes), 0);
 }
 
@@ -235,7 +256,7 @@ static void page_reporting_test_running(struct kunit *test)
 	page_reporting_test_go_on(t);
 
 	/* Not doubled; a trigger is served, as the pass has begun before it. */
-	page_reporting_test_wait(test, event->trigger ? 2 : 1);
+	page_reporting_test_wait(test, event->by == TEST_TRIGGER ? 2 : 1);
 	KUNIT_EXPECT_EQ(test, page_reporting_test_state(t), PAGE_REPORTING_IDLE);
 	KUNIT_EXPECT_FALSE(test, delayed_work_pending(&t->prdev.work));
 }
@@ -254,17 +275,20 @@ static void page_reporting_test_running_requested(struct kunit *test, bool first
 		page_reporting_test_request(t);
 	page_reporting_test_go_on(t);
 
-	if (event->trigger) {
+	if (event->by == TEST_TRIGGER) {
 		page_reporting_test_wait(test, 2);
 		KUNIT_EXPECT_EQ(test, page_reporting_test_state(t),
 				PAGE_REPORTING_IDLE);
 		return;
 	}
+	page_reporting_test_due(test, event->result_ms, false);
+	if (event->result_ms == 500) {
+		page_reporting_test_wait(test, 2);
+		return;
+	}
 	KUNIT_EXPECT_EQ(test, page_reporting_test_state(t),
 			PAGE_REPORTING_REQUESTED);
 	KUNIT_EXPECT_TRUE(test, page_reporting_test_pending(t));
-	KUNIT_EXPECT_EQ(test, page_reporting_test_due(t),
-			msecs_to_jiffies(event->result_ms));
 	KUNIT_EXPECT_EQ(test, atomic_read(&t->passes), 1);
 }
 
@@ -286,6 +310,7 @@ static void page_reporting_test_overdue(struct kunit *test)
 	page_reporting_test_request(t);
 	msleep(100);
 	page_reporting_request_delay(&t->prdev, 50);
+	page_reporting_test_due(test, 50, true);
 	page_reporting_test_wait(test, 1);
 }
 
@@ -314,13 +339,16 @@ static void page_reporting_test_race(struct kunit *test)
 				   page_reporting_test_paused);
 	page_reporting_test_request(t);
 	KUNIT_EXPECT_EQ(test, page_reporting_get_delay(), event->result_ms);
-	if (event->trigger) {
+	if (event->by == TEST_TRIGGER) {
 		page_reporting_test_wait(test, 1);
 		return;
 	}
-	KUNIT_EXPECT_TRUE(test, page_reporting_test_pending(t));
-	KUNIT_EXPECT_EQ(test, page_reporting_test_due(t),
-			msecs_to_jiffies(event->result_ms));
+	page_reporting_test_due(test, event->result_ms,
+				event->result_ms != TEST_HOST_MS);
+	if (event->result_ms == 500)
+		page_reporting_test_wait(test, 1);
+	else
+		KUNIT_EXPECT_TRUE(test, page_reporting_test_pending(t));
 }
 
 /* Delays between 30 and 50 ms that change every millisecond starve no pass. */
@@ -345,19 +373,98 @@ static void page_reporting_test_storm(struct kunit *test)
 	KUNIT_EXPECT_GE(test, atomic_read(&t->passes), 10);
 }
 
+/* Two that change the delay at once, the guest and the host */
+static int page_reporting_test_toggle(void *data)
+{
+	while (!kthread_should_stop()) {
+		page_reporting_set_own_delay(TEST_OWN_MS);
+		page_reporting_set_own_delay(TEST_LONGER_MS);
+	}
+
+	return 0;
+}
+
+static void page_reporting_test_two_writers(struct kunit *test)
+{
+	struct page_reporting_test *t = test->priv;
+	struct task_struct *other;
+	unsigned int i;
+
+	other = kthread_run(page_reporting_test_toggle, NULL, "page_reporting_test");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(other));
+	page_reporting_test_request(t);
+	for (i = 0; i < 10000; i++)
+		page_reporting_request_delay(&t->prdev, TEST_HOST_MS + i);
+	kthread_stop(other);
+
+	/* Who was last does not matter, that the timer has it does. */
+	page_reporting_test_due(test, page_reporting_get_delay(), true);
+	KUNIT_EXPECT_EQ(test, atomic_read(&t->passes), 0);
+}
+
 /* Below zone->lock a timer may be started, but no worker woken. */
 static void page_reporting_test_free_path(struct kunit *test)
 {
 	struct page_reporting_test *t = test->priv;
 	unsigned long flags;
+	bool pending;
 
 	page_reporting_request_delay(&t->prdev, 0);
 	local_irq_save(flags);
 	page_reporting_test_request(t);
-	KUNIT_EXPECT_TRUE(test, page_reporting_test_pending(t));
-	KUNIT_EXPECT_EQ(test, page_reporting_test_due(t), 1);
+	pending = page_reporting_test_pending(t);
 	local_irq_restore(flags);
+	KUNIT_EXPECT_TRUE(test, pending);
 	page_reporting_test_wait(test, 1);
+}
+
+/* A pass that follows a pass at a delay of 0 has no timer. */
+static void page_reporting_test_back_to_back(struct kunit *test)
+{
+	struct page_reporting_test *t = test->priv;
+	unsigned long expires;
+
+	page_reporting_test_hold(test);
+	page_reporting_request_delay(&t->prdev, 0);
+	page_reporting_test_request(t);
+	expires = t->prdev.work.timer.expires;
+	page_reporting_test_go_on(t);
+	page_reporting_test_wait(test, 2);
+	KUNIT_EXPECT_EQ(test, t->prdev.work.timer.expires, expires);
+}
+
+/* A pass that is running ends before the device is gone, and leaves nothing. */
+static int page_reporting_test_let_go(void *data)
+{
+	struct page_reporting_test *t = data;
+
+	msleep(50);
+	complete(&t->go_on);
+
+	return 0;
+}
+
+static void page_reporting_test_unregister_running(struct kunit *test)
+{
+	struct page_reporting_test *t = test->priv;
+	struct task_struct *other;
+
+	page_reporting_test_hold(test);
+	page_reporting_trigger();
+	other = kthread_run(page_reporting_test_let_go, t, "page_reporting_test");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(other));
+	page_reporting_unregister(&t->prdev);
+	KUNIT_EXPECT_FALSE(test, delayed_work_pending(&t->prdev.work));
+	KUNIT_EXPECT_FALSE(test, work_busy(&t->prdev.work.work));
+	KUNIT_EXPECT_EQ(test, page_reporting_get_delay(), TEST_OWN_MS);
+
+	/* The trigger has gone with the device. */
+	atomic_set(&t->passes, 0);
+	KUNIT_EXPECT_EQ(test, page_reporting_register(&t->prdev), 0);
+	static_branch_disable(&page_reporting_enabled);
+	msleep(100);
+	KUNIT_EXPECT_EQ(test, atomic_read(&t->passes), 0);
+	KUNIT_EXPECT_TRUE(test, page_reporting_test_pending(t));
 }
 
 static void page_reporting_test_who_wins(struct kunit *test)
@@ -415,6 +522,7 @@ static void page_reporting_test_bounds(struct kunit *test)
 		{ "17\n", 0, 17 },
 		{ "600001\n", -EINVAL, 17 },
 		{ "4294967295\n", -EINVAL, 17 },
+		{ "4294967296\n", -EINVAL, 17 },
 		{ "-1\n", -EINVAL, 17 },
 		{ "17x\n", -EINVAL, 17 },
 		{ "\n", -EINVAL, 17 },
@@ -429,7 +537,9 @@ static void page_reporting_test_bounds(struct kunit *test)
 				    values[i].text);
 		KUNIT_EXPECT_EQ(test, page_reporting_get_delay(), values[i].ms);
 		err = page_reporting_delay_param_set(values[i].text, NULL);
-		KUNIT_EXPECT_EQ_MSG(test, err, values[i].err, "parameter %s",
+		/* What is no unsigned int at all has an error of its own. */
+		KUNIT_EXPECT_EQ_MSG(test, err == -ERANGE ? -EINVAL : err,
+				    values[i].err, "parameter %s",
 				    values[i].text);
 		KUNIT_EXPECT_EQ(test, page_reporting_get_delay(), values[i].ms);
 	}
@@ -455,8 +565,7 @@ static void page_reporting_test_trigger_bounds(struct kunit *test)
 				    -EINVAL, "trigger %s", bad[i]);
 	KUNIT_EXPECT_EQ(test, page_reporting_test_sysctl(table, "", 0), 0);
 	KUNIT_EXPECT_EQ(test, t->prdev.triggered, 0);
-	KUNIT_EXPECT_EQ(test, page_reporting_test_due(t),
-			msecs_to_jiffies(TEST_HOST_MS));
+	page_reporting_test_due(test, TEST_HOST_MS, false);
 	KUNIT_EXPECT_EQ(test, page_reporting_test_sysctl(table, "1\n", 0), 0);
 	page_reporting_test_wait(test, 1);
 }
@@ -472,28 +581,69 @@ static void page_reporting_test_trigger_first(struct kunit *test)
 	page_reporting_test_wait(test, 1);
 }
 
+/* Let that many passes run, each of which leaves more to report */
+static void page_reporting_test_busy_passes(struct kunit *test, int passes)
+{
+	struct page_reporting_test *t = test->priv;
+
+	while (passes--) {
+		KUNIT_ASSERT_TRUE(test, wait_for_completion_timeout(&t->held,
+								    TEST_PATIENCE));
+		/* Whoever frees memory all the time asks in each pass. */
+		page_reporting_test_request(t);
+		t->hold = passes > 0;
+		complete(&t->go_on);
+	}
+	flush_work(&t->prdev.work.work);
+}
+
 /* The passes of a trigger end, however much is left to report. */
 static void page_reporting_test_trigger_ends(struct kunit *test)
 {
 	struct page_reporting_test *t = test->priv;
-	unsigned int passes;
+
+	t->hold = true;
+	page_reporting_trigger();
+	page_reporting_test_busy_passes(test, PAGE_REPORTING_TRIGGER_PASSES);
+	/* The next one waits for the delay again. */
+	KUNIT_EXPECT_EQ(test, atomic_read(&t->passes),
+			PAGE_REPORTING_TRIGGER_PASSES);
+	KUNIT_EXPECT_TRUE(test, page_reporting_test_pending(t));
+	page_reporting_test_due(test, TEST_HOST_MS, false);
+	KUNIT_EXPECT_EQ(test, page_reporting_get_delay(), TEST_HOST_MS);
+}
+
+/* A trigger during the passes of another one starts the count anew. */
+static void page_reporting_test_trigger_again(struct kunit *test)
+{
+	struct page_reporting_test *t = test->priv;
+
+	t->hold = true;
+	page_reporting_trigger();
+	KUNIT_ASSERT_TRUE(test, wait_for_completion_timeout(&t->held,
+							    TEST_PATIENCE));
+	page_reporting_trigger();
+	t->hold = true;
+	complete(&t->go_on);
+	page_reporting_test_busy_passes(test, PAGE_REPORTING_TRIGGER_PASSES);
+	KUNIT_EXPECT_EQ(test, atomic_read(&t->passes),
+			PAGE_REPORTING_TRIGGER_PASSES + 1);
+	page_reporting_test_due(test, TEST_HOST_MS, false);
+}
+
+/* A trigger that found little leaves no pass for later. */
+static void page_reporting_test_trigger_early_end(struct kunit *test)
+{
+	struct page_reporting_test *t = test->priv;
 
 	page_reporting_trigger();
-	for (passes = 0; passes < 100; passes++) {
-		/* Whoever frees memory all the time asks in each pass. */
-		t->hold = true;
-		if (!wait_for_completion_timeout(&t->held, HZ))
-			break;
-		page_reporting_test_request(t);
-		complete(&t->go_on);
-	}
-	KUNIT_EXPECT_GE(test, passes, PAGE_REPORTING_TRIGGER_PASSES);
-	KUNIT_EXPECT_LE(test, passes, PAGE_REPORTING_TRIGGER_PASSES + 1);
-	/* The next one waits for the delay again. */
+	page_reporting_test_wait(test, 1);
+	page_reporting_test_hold(test);
+	page_reporting_test_request(t);
+	page_reporting_test_go_on(t);
+	KUNIT_EXPECT_EQ(test, atomic_read(&t->passes), 2);
 	KUNIT_EXPECT_TRUE(test, page_reporting_test_pending(t));
-	KUNIT_EXPECT_EQ(test, page_reporting_test_due(t),
-			msecs_to_jiffies(TEST_HOST_MS));
-	KUNIT_EXPECT_EQ(test, page_reporting_get_delay(), TEST_HOST_MS);
+	page_reporting_test_due(test, TEST_HOST_MS, false);
 }
 
 static struct kunit_case page_reporting_test_cases[] = {
@@ -510,12 +660,17 @@ static struct kunit_case page_reporting_test_cases[] = {
 			 page_reporting_event_gen_params),
 	KUNIT_CASE(page_reporting_test_overdue),
 	KUNIT_CASE(page_reporting_test_storm),
+	KUNIT_CASE(page_reporting_test_two_writers),
 	KUNIT_CASE(page_reporting_test_free_path),
+	KUNIT_CASE(page_reporting_test_back_to_back),
+	KUNIT_CASE(page_reporting_test_unregister_running),
 	KUNIT_CASE(page_reporting_test_who_wins),
 	KUNIT_CASE(page_reporting_test_bounds),
 	KUNIT_CASE(page_reporting_test_trigger_bounds),
 	KUNIT_CASE(page_reporting_test_trigger_first),
 	KUNIT_CASE(page_reporting_test_trigger_ends),
+	KUNIT_CASE(page_reporting_test_trigger_again),
+	KUNIT_CASE(page_reporting_test_trigger_early_end),
 	{}
 };
 
