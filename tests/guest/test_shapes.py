@@ -21,7 +21,7 @@ CONFIG = ROOT / 'guest-kernel/config'
 
 MM = ['mm/page_reporting.o', 'mm/page_alloc.o']
 BALLOON = ['drivers/virtio/virtio_balloon.o']
-VIRTIO = 'MMU=y BLOCK=n VIRTIO_MENU=y PCI=y VIRTIO_PCI=y VIRTIO_BALLOON=y PROC_FS=y SYSCTL=y'
+VIRTIO = 'VIRTIO_MENU=y PCI=y VIRTIO_PCI=y VIRTIO_BALLOON=y PROC_FS=y SYSCTL=y'
 X86 = f'{VIRTIO} 64BIT=y SMP=y'
 # name: (ARCH, compiler prefix, options on top of allnoconfig, objects)
 SHAPES = {
@@ -34,7 +34,7 @@ SHAPES = {
     'x86-64, KUnit': ('x86_64', '', f'{X86} KUNIT=y PAGE_REPORTING_KUNIT_TEST=y', MM + BALLOON),
     'x86-64, Hyper-V': ('x86_64', '', f'{X86} HYPERVISOR_GUEST=y PARAVIRT=y ACPI=y X86_LOCAL_APIC=y '
                         'HYPERV=y HYPERV_BALLOON=y', MM + ['drivers/hv/hv_balloon.o']),
-    'SYSCTL=n': ('x86_64', '', X86.replace('SYSCTL=y', 'PROC_SYSCTL=n SYSCTL=n').replace('PROC_FS=y', ''),
+    'SYSCTL=n': ('x86_64', '', X86.replace('SYSCTL=y', 'EXPERT=y SYSCTL=n'),
                  MM + BALLOON),
     'PAGE_REPORTING=n': ('x86_64', '', '64BIT=y SMP=y PAGE_REPORTING=n', ['mm/page_alloc.o']),
     'PM_SLEEP=n': ('x86_64', '', f'{X86} SUSPEND=n HIBERNATION=n PM_SLEEP=n', MM + BALLOON),
@@ -42,8 +42,9 @@ SHAPES = {
     'SMP=n': ('x86_64', '', X86.replace('SMP=y', 'SMP=n'), MM + BALLOON),
     'PREEMPT_RT': ('x86_64', '', f'{X86} EXPERT=y PREEMPT_RT=y', MM + BALLOON),
 }
-# Where an option is called otherwise or is not to be had.
-RENAMED = {'7.3': {}, '6.12': {}}
+# What a series calls otherwise, and what it has split off.
+RENAMED = {'6.12': {'SYSCTL': 'PROC_SYSCTL'}, '7.3': {}}
+ALSO = {'7.3': {'HYPERV': 'HYPERV_VMBUS'}, '6.12': {}}
 
 
 def make(name, arch, prefix, *words):
@@ -59,6 +60,7 @@ def configure(name):
     arch, prefix, options, _ = SHAPES[name]
     wanted = dict(option.split('=') for option in options.split()) | {'WERROR': 'y'}
     wanted = {RENAMED[SERIES].get(key, key): value for key, value in wanted.items()}
+    wanted |= {more: wanted[key] for key, more in ALSO[SERIES].items() if key in wanted}
     file = ROOT / f'build/check/shape-{SERIES}.config'
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(''.join(f'CONFIG_{key}={value}\n' for key, value in wanted.items()))
