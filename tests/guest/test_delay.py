@@ -126,7 +126,8 @@ def test_trigger():
     time.sleep(1)
     assert returned(before, peak) < 0.10, 'a write of no value has triggered'
     guest.run(f'echo 1 >{TRIGGER}')
-    wait_until(lambda: returned(before, peak) >= 0.97, 10, '97 % back')
+    # Once: what is in per-CPU lists at that moment is not free yet.
+    wait_until(lambda: returned(before, peak) >= 0.9, 10, '90 % back')
     # No delay has changed, and it holds what is freed now.
     assert guest.read(SYSCTL) == '60000' and guest.delay()['applied-ms'] == 60000
     before, peak = guest.use_and_free(USED_MIB)

@@ -111,7 +111,8 @@ def test_stock_qemu():
             time.sleep(3)
             assert back(base, peak) < 0.1, 'it is back though the delay is a minute'
             guest.run(write)
-            wait_until(lambda base=base, peak=peak: back(base, peak) > 0.97, 10, f'{write}: 97 % back')
+            # What is in the guest's per-CPU lists is not free yet.
+            wait_until(lambda base=base, peak=peak: back(base, peak) > 0.9, 10, f'{write}: 90 % back')
 
 
 if __name__ == '__main__':
