@@ -8,6 +8,7 @@
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 SECONDS ?= 600
+.PHONY: install uninstall check-libvirt
 .PHONY: help setup fetch qemu guest programs demo check check-thorough qtest kunit guest-deb docs lint \
 	stock-facts mutate fuzz bench-device-cost bench-guest-latency clean
 
@@ -65,6 +66,12 @@ kunit: qemu guest ## the guest kernels' own tests, in booted kernels
 
 docs: setup ## the pages as HTML:    build/docs/index.html
 	@sphinx-build -q -W --keep-going -b html docs build/docs
+
+install: ## QEMU and balloon-steer to DESTDIR, prefix: /opt/report-delay; make qemu first
+	@DESTDIR='$(DESTDIR)' prefix='$(prefix)' scripts/install
+
+uninstall: ## take away what make install has put there
+	@DESTDIR='$(DESTDIR)' prefix='$(prefix)' scripts/install --uninstall
 
 lint: qemu ## checkpatch, round trip of the series, shellcheck, codespell, ...
 	@scripts/lint
