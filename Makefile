@@ -8,7 +8,7 @@
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 SECONDS ?= 600
-.PHONY: install uninstall check-libvirt
+.PHONY: install uninstall libvirt setup-libvirt
 .PHONY: help setup fetch qemu guest programs demo check check-thorough qtest kunit guest-deb docs lint \
 	stock-facts mutate fuzz bench-device-cost bench-guest-latency clean
 
@@ -66,6 +66,14 @@ kunit: qemu guest ## the guest kernels' own tests, in booted kernels
 
 docs: setup ## the pages as HTML:    build/docs/index.html
 	@sphinx-build -q -W --keep-going -b html docs build/docs
+
+libvirt: qemu guest ## the tests through libvirt, short and long
+	@scripts/check --thorough libvirt
+
+check check-thorough libvirt: setup-libvirt
+
+setup-libvirt: setup
+	@scripts/setup libvirt
 
 install: ## QEMU and balloon-steer to DESTDIR, prefix: /opt/report-delay; make qemu first
 	@DESTDIR='$(DESTDIR)' prefix='$(prefix)' scripts/install
