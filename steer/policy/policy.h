@@ -258,6 +258,7 @@ typedef struct PolicyVm {
     /* Another writer */
     PolicyWhy phase;            /* STATE, OTHER_WRITER or TAKING_BACK */
     int64_t phase_ns;
+    bool withdrawn;             /* TAKING_BACK: QEMU has taken the withdrawal */
 
     /* No effect */
     int64_t effect_ns;          /* the query that the count started at, or 0 */
@@ -269,7 +270,8 @@ typedef struct PolicyVm {
     int64_t query_ns;           /* the last query that was counted */
     uint64_t discarded_bytes;
     uint64_t host_bytes;
-    int64_t drain_until_ns;     /* the first drain is left out; 0: it is over */
+    bool drained;               /* the first drain, left out, is over */
+    uint64_t drain_millidelays; /* how long it has been going on */
     uint64_t pool_bytes[2];     /* discarded lately, not faulted in again */
     int64_t pool_ns;
     uint64_t window_discarded_bytes;
@@ -290,13 +292,14 @@ typedef struct PolicyVm {
 /* The host's state between steps */
 typedef struct PolicyHost {
     uint64_t seed;
+    bool started;
     PolicyState state;
     PolicyReason reason;
     bool exhausted;             /* every steered VM is without effect */
     int64_t entered_ns;
     int64_t confirmed_ns;       /* when a condition of the state last held */
     int64_t psi_ns;             /* the last PSI event */
-    int64_t readable_ns;
+    int64_t readable_ns;        /* when the host's memory was last read */
     uint32_t hold_ms;           /* as it is now, hold_ms to hold_max_ms */
     int64_t hold_changed_ns;
     int64_t urgent_ns[3];       /* the last entries, newest first */
@@ -304,11 +307,12 @@ typedef struct PolicyHost {
     uint32_t downs;             /* steps down, also the jitter's nonce */
     uint32_t ups;
 
-    int64_t last_ns;
+    int64_t last_ns;            /* of the last readable sample */
     uint64_t last_available_bytes;
     double fall_bytes_per_s;    /* moving average, negative while it rises */
 
     double tokens;
+    size_t burst;
     int64_t tokens_ns;
 } PolicyHost;
 
