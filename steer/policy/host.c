@@ -139,7 +139,7 @@ static void host_count_urgent(const PolicyConfig *config, PolicyHost *host,
     host->urgent_ns[0] = now_ns;
     if (host->urgent_ns[2] &&
         !law_passed(now_ns, host->urgent_ns[2], config->hold_window_ms)) {
-        host->hold_ms = MIN((uint64_t)host->hold_ms * 2, config->hold_max_ms);
+        host->hold_ms *= 2;
     }
 }
 
@@ -162,10 +162,10 @@ static void host_enter(const PolicyConfig *config, PolicyHost *host,
     host->confirmed_ns = now_ns;
 }
 
+/* Halves the hold after a quiet time, and keeps it in its bounds */
 static void host_halve_hold(const PolicyConfig *config, PolicyHost *host,
                             int64_t now_ns)
 {
-    /* A reload may have changed the bounds. */
     host->hold_ms = MIN(MAX(host->hold_ms, config->hold_ms),
                         config->hold_max_ms);
     if (host->state == POLICY_URGENT || !host->hold_changed_ns) {

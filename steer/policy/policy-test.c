@@ -480,6 +480,27 @@ static void test_order_down(void)
     g_assert_cmpint(last_churned, >, 800);
 }
 
+/* Another seed and another time, another lot */
+static void test_jitter(void)
+{
+    int64_t lots[3];
+
+    for (int i = 0; i < 3; i++) {
+        g_autoptr(Fleet) f = fleet_new(1, i == 2);
+
+        fleet_set_memory(f, 90);
+        fleet_step(f);
+        fleet_set_memory(f, 5000);
+        fleet_step_after(f, 10000);
+        if (i == 1) {
+            fleet_step_after(f, 10000);
+        }
+        lots[i] = f->vms[0].lengthen_ns - f->now_ns;
+    }
+    g_assert_cmpint(lots[0], !=, lots[1]);
+    g_assert_cmpint(lots[0], !=, lots[2]);
+}
+
 static void test_renewal(void)
 {
     g_autoptr(Fleet) f = calm_fleet(1);
@@ -516,6 +537,15 @@ static void test_token_bucket(void)
     g_assert_cmpint(f->outcome.next_ns - f->now_ns, ==, 20 * FLEET_MS);
     fleet_step_after(f, 500);
     g_assert_cmpuint(f->outcome.commands, ==, 1000);
+    /* A long quiet saves up no more than the burst. */
+    fleet_set_memory(f, 5000);
+    fleet_run(f, 100000);
+    fleet_set_memory(f, 90);
+    fleet_step_after(f, 20);
+    g_assert_cmpuint(f->outcome.commands, ==, 5000);
+    fleet_set_memory(f, 40);
+    fleet_step_after(f, 20);
+    g_assert_cmpuint(f->outcome.commands, ==, 40);
 }
 
 static void test_new_vm_has_a_token(void)
@@ -575,6 +605,22 @@ static void test_late_answer(void)
     g_assert_cmpint(f->vms[0].why, ==, POLICY_WHY_STATE);
 }
 
+/* A refusal that comes late is no second failure. */
+static void test_late_refusal(void)
+{
+    g_autoptr(Fleet) f = calm_fleet(1);
+
+    f->qemus[0].manner = FLEET_STUCK;
+    fleet_set_memory(f, 90);
+    fleet_step_after(f, 20);
+    fleet_step_after(f, 600);
+    g_assert_cmpuint(f->vms[0].back_off_ms, ==, 1000);
+    f->samples[0].reply_serial = f->vms[0].serial;
+    f->samples[0].reply = POLICY_REPLY_ERROR;
+    fleet_step_after(f, 20);
+    g_assert_cmpuint(f->vms[0].back_off_ms, ==, 1000);
+}
+
 /* One command in flight; what comes after it is the latest value alone. */
 static void test_one_in_flight(void)
 {
@@ -612,6 +658,20 @@ static void test_lost_connection(void)
     f->samples[0].connected = true;
     fleet_step_after(f, 20);
     g_assert_cmpuint(fleet_delay_ms(f, 0, f->now_ns), ==, 50);
+}
+
+/* Behind the socket is another QEMU now, which holds nothing: no fault of it */
+static void test_other_qemu(void)
+{
+    g_autoptr(Fleet) f = calm_fleet(1);
+
+    f->samples[0].connected = false;
+    fleet_run(f, 2000);
+    f->qemus[0].requested_ms = NONE;
+    f->samples[0].connected = true;
+    fleet_run(f, 2000);
+    g_assert_cmpint(f->vms[0].why, ==, POLICY_WHY_STATE);
+    g_assert_cmpuint(fleet_delay_ms(f, 0, f->now_ns), ==, 30000);
 }
 
 static void test_refused(void)
@@ -797,6 +857,18 @@ static void test_take_back_without_an_answer(void)
     g_assert_cmpint(f->vms[0].why, ==, POLICY_WHY_STATE);
 }
 
+static void test_take_back_refused(void)
+{
+    g_autoptr(Fleet) f = calm_fleet(1);
+
+    f->qemus[0].guest_ms = 123;
+    fleet_step_after(f, 1000);
+    f->qemus[0].manner = FLEET_REFUSES;
+    fleet_run(f, 330000);
+    g_assert_cmpint(f->vms[0].phase, ==, POLICY_WHY_TAKING_BACK);
+    g_assert_false(f->vms[0].withdrawn);
+}
+
 static void test_other_writer_in_qmp(void)
 {
     static const uint32_t values[] = { 777, NONE };
@@ -812,6 +884,8 @@ static void test_other_writer_in_qmp(void)
         g_assert_cmpuint(f->qemus[0].requested_ms, ==, values[i]);
         fleet_run(f, 5000);
         g_assert_cmpint(f->vms[0].why, ==, POLICY_WHY_STATE);
+        /* A withdrawal and a request, after the one at first */
+        g_assert_cmpuint(f->qemus[0].commands, ==, 3);
         /* Churn or not, five minutes have gone by. */
         g_assert_cmpuint(fleet_delay_ms(f, 0, f->now_ns), >=, 25000);
     }
@@ -825,6 +899,21 @@ static void test_stale_answer(void)
     f->frozen = true;
     fleet_set_memory(f, 90);
     fleet_run(f, 2000);
+    g_assert_cmpint(f->vms[0].why, ==, POLICY_WHY_STATE);
+}
+
+/* QEMU's lease ends a little after ours: that is no other writer. */
+static void test_lease_ends_late(void)
+{
+    g_autoptr(Fleet) f = calm_fleet(1);
+
+    f->samples[0].inhibited = true;
+    f->qemus[0].lease_ns += 50 * FLEET_MS;
+    f->now_ns = f->vms[0].asked_ns + 1800 * FLEET_S;
+    f->samples[0].inhibited = false;
+    f->vms[0].retry_ns = f->now_ns + 500 * FLEET_MS;
+    fleet_step(f);
+    fleet_run(f, 1000);
     g_assert_cmpint(f->vms[0].why, ==, POLICY_WHY_STATE);
 }
 
@@ -965,6 +1054,18 @@ static void test_churn_is_soon(void)
     g_assert_cmpuint(f->vms[0].churned_total_bytes, ==, 0);
 }
 
+/* Host memory alone, without an answer that goes with it, says nothing. */
+static void test_churn_needs_an_answer(void)
+{
+    g_autoptr(Fleet) f = calm_fleet(1);
+
+    fleet_run(f, 700000);
+    work(f, 0, 5, FLEET_GIB / 2, 0);
+    f->frozen = true;
+    work(f, 0, 5, 0, FLEET_GIB / 2);
+    g_assert_cmpuint(f->vms[0].churned_total_bytes, ==, 0);
+}
+
 static void test_calm_delay_falls(void)
 {
     g_autoptr(Fleet) f = calm_fleet(1);
@@ -1082,15 +1183,19 @@ int main(int argc, char **argv)
     g_test_add_func("/host/blind-from-the-start", test_blind_from_the_start);
     g_test_add_func("/command/order-up", test_order_up);
     g_test_add_func("/command/order-down", test_order_down);
+    g_test_add_func("/command/jitter", test_jitter);
     g_test_add_func("/command/renewal", test_renewal);
     g_test_add_func("/command/token-bucket", test_token_bucket);
     g_test_add_func("/command/new-vm-has-a-token", test_new_vm_has_a_token);
     g_test_add_func("/command/back-off", test_timeout_and_back_off);
     g_test_add_func("/command/late-answer", test_late_answer);
+    g_test_add_func("/command/late-refusal", test_late_refusal);
     g_test_add_func("/command/one-in-flight", test_one_in_flight);
     g_test_add_func("/command/lost-connection", test_lost_connection);
+    g_test_add_func("/command/other-qemu", test_other_qemu);
     g_test_add_func("/command/refused", test_refused);
     g_test_add_func("/command/lease-ends-unseen", test_lease_ends_unseen);
+    g_test_add_func("/command/lease-ends-late", test_lease_ends_late);
     g_test_add_func("/command/stopping", test_stopping);
     g_test_add_func("/exempt/all", test_exempt);
     g_test_add_func("/exempt/steer-no", test_steer_no_from_the_start);
@@ -1100,12 +1205,14 @@ int main(int argc, char **argv)
     g_test_add_func("/exempt/bounds", test_bounds_of_a_vm);
     g_test_add_func("/writer/guest", test_other_writer_in_guest);
     g_test_add_func("/writer/no-answer", test_take_back_without_an_answer);
+    g_test_add_func("/writer/refused", test_take_back_refused);
     g_test_add_func("/writer/qmp", test_other_writer_in_qmp);
     g_test_add_func("/writer/stale-answer", test_stale_answer);
     g_test_add_func("/account/no-effect", test_no_effect);
     g_test_add_func("/account/no-effect-small", test_no_effect_small);
     g_test_add_func("/account/churn", test_churn);
     g_test_add_func("/account/churn-is-soon", test_churn_is_soon);
+    g_test_add_func("/account/churn-needs-an-answer", test_churn_needs_an_answer);
     g_test_add_func("/account/calm-delay-falls", test_calm_delay_falls);
     g_test_add_func("/account/counter-goes-back", test_counter_goes_back);
     g_test_add_func("/config/check", test_config);
