@@ -173,9 +173,22 @@ static void account_effect(const PolicyConfig *config, PolicyVm *vm,
     if (s->discarded_bytes - vm->effect_bytes <
         account_noise_bytes(config, s)) {
         vm->rest_until_ns = now_ns + config->no_effect_rest_ms * NS_PER_MS;
+        vm->rest_bytes = s->discarded_bytes;
     }
     law_vm_effect_start(vm, s->query_sent_ns);
     vm->effect_bytes = s->discarded_bytes;
+}
+
+/* It rests, and returns as much as that at the WATCH delay: no need to wait */
+static void account_rest(const PolicyConfig *config, PolicyVm *vm,
+                         const PolicyVmSample *s, int64_t now_ns)
+{
+    uint64_t noise = account_noise_bytes(config, s);
+
+    if (now_ns < vm->rest_until_ns && s->discarded_bytes > vm->rest_bytes &&
+        s->discarded_bytes - vm->rest_bytes >= noise) {
+        vm->rest_until_ns = now_ns;
+    }
 }
 
 void law_vm_account(const PolicyConfig *config, PolicyVm *vm,
@@ -187,6 +200,7 @@ void law_vm_account(const PolicyConfig *config, PolicyVm *vm,
         account_restart(vm, s, now_ns);
         return;
     }
+    account_rest(config, vm, s, now_ns);
     account_effect(config, vm, s, now_ns);
     if (!account_first_drain(config, vm, s)) {
         account_churn(config, vm, s, now_ns);

@@ -994,6 +994,23 @@ static void test_no_effect(void)
     g_assert_false(f->outcome.exhausted);
 }
 
+/* A VM at rest that frees memory need not wait for the rest to end. */
+static void test_rest_ends(void)
+{
+    g_autoptr(Fleet) f = calm_fleet(1);
+
+    f->config.no_effect_permille = 10;
+    fleet_set_memory(f, 90);
+    fleet_run(f, 5000);
+    g_assert_cmpint(f->vms[0].why, ==, POLICY_WHY_NO_EFFECT);
+    f->samples[0].discarded_bytes += 31 * FLEET_MIB;
+    fleet_run(f, 1000);
+    g_assert_cmpuint(fleet_delay_ms(f, 0, f->now_ns), ==, 2000);
+    f->samples[0].discarded_bytes += FLEET_MIB;
+    fleet_run(f, 100);
+    g_assert_cmpuint(fleet_delay_ms(f, 0, f->now_ns), ==, 50);
+}
+
 /* In a small VM, 1 % is less than 32 MiB. */
 static void test_no_effect_small(void)
 {
@@ -1209,6 +1226,7 @@ int main(int argc, char **argv)
     g_test_add_func("/writer/qmp", test_other_writer_in_qmp);
     g_test_add_func("/writer/stale-answer", test_stale_answer);
     g_test_add_func("/account/no-effect", test_no_effect);
+    g_test_add_func("/account/rest-ends", test_rest_ends);
     g_test_add_func("/account/no-effect-small", test_no_effect_small);
     g_test_add_func("/account/churn", test_churn);
     g_test_add_func("/account/churn-is-soon", test_churn_is_soon);

@@ -264,6 +264,7 @@ typedef struct PolicyVm {
     int64_t effect_ns;          /* the query that the count started at, or 0 */
     uint64_t effect_bytes;
     int64_t rest_until_ns;
+    uint64_t rest_bytes;        /* discarded_bytes when the rest began */
 
     /* Churn and the calm delay */
     uint32_t calm_delay_ms;
