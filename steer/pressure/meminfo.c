@@ -10,9 +10,11 @@
 #include "meminfo.h"
 #include "scan.h"
 
-static bool fail(GError **errp, const char *what)
+static bool fail(GError **errp, const char *file, const char *field,
+                 const char *what)
 {
-    g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_DATA, "%s", what);
+    g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_DATA, "%s: %s %s", file,
+                field, what);
     return false;
 }
 
@@ -29,30 +31,38 @@ static bool scan_kib(Span line, uint64_t *bytes)
 bool meminfo_parse(const char *text, gsize length, Meminfo *info,
                    GError **errp)
 {
+    struct {
+        const char *key;
+        uint64_t *bytes;
+        bool found;
+    } fields[] = {
+        { "MemTotal:", &info->total_bytes, false },
+        { "MemFree:", &info->free_bytes, false },
+        { "MemAvailable:", &info->available_bytes, false },
+    };
     Span rest = { text, length }, line, key;
-    bool total = false, available = false;
 
-    while (scan_line(&rest, &line) && !(total && available)) {
-        if (!scan_word(&line, &key)) {
-            continue;
-        }
-        if (span_equal(key, "MemTotal:")) {
-            total = scan_kib(line, &info->total_bytes);
-            if (!total || !info->total_bytes) {
-                return fail(errp, "meminfo: MemTotal is no size in kB");
+    while (scan_line(&rest, &line)) {
+        bool some = scan_word(&line, &key);
+
+        for (gsize i = 0; some && i < G_N_ELEMENTS(fields); i++) {
+            if (!span_equal(key, fields[i].key)) {
+                continue;
             }
-        } else if (span_equal(key, "MemAvailable:")) {
-            available = scan_kib(line, &info->available_bytes);
-            if (!available) {
-                return fail(errp, "meminfo: MemAvailable is no size in kB");
+            if (!scan_kib(line, fields[i].bytes)) {
+                return fail(errp, "meminfo", fields[i].key,
+                            "is no size in kB");
             }
+            fields[i].found = true;
         }
     }
-    if (!total || !available) {
-        return fail(errp, total ? "meminfo: MemAvailable is missing" :
-                                  "meminfo: MemTotal is missing");
+    for (gsize i = 0; i < G_N_ELEMENTS(fields); i++) {
+        if (!fields[i].found) {
+            return fail(errp, "meminfo", fields[i].key, "is missing");
+        }
     }
-    return true;
+    return info->total_bytes ||
+           fail(errp, "meminfo", "MemTotal:", "is zero");
 }
 
 bool zoneinfo_parse(const char *text, gsize length, uint64_t page_bytes,
@@ -69,15 +79,15 @@ bool zoneinfo_parse(const char *text, gsize length, uint64_t page_bytes,
         }
         if (!scan_word(&line, &word) || !scan_number(word, &pages) ||
             __builtin_add_overflow(sum, pages, &sum)) {
-            return fail(errp, "zoneinfo: a high watermark is no number");
+            return fail(errp, "zoneinfo", "a high watermark", "is no number");
         }
         found = true;
     }
     if (!found) {
-        return fail(errp, "zoneinfo: no zone has a high watermark");
+        return fail(errp, "zoneinfo", "a high watermark", "is missing");
     }
     if (__builtin_mul_overflow(sum, page_bytes, high_bytes)) {
-        return fail(errp, "zoneinfo: the high watermarks are out of range");
+        return fail(errp, "zoneinfo", "the sum", "is out of range");
     }
     return true;
 }
@@ -91,7 +101,8 @@ bool statm_parse(const char *text, gsize length, uint64_t page_bytes,
     if (!scan_word(&line, &word) || !scan_word(&line, &word) ||
         !scan_number(word, &pages) ||
         __builtin_mul_overflow(pages, page_bytes, rss_bytes)) {
-        return fail(errp, "statm: the second word is no number of pages");
+        return fail(errp, "statm", "the second word",
+                    "is no number of pages");
     }
     return true;
 }

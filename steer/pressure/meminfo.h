@@ -18,6 +18,7 @@
 typedef struct Meminfo {
     uint64_t total_bytes;
     uint64_t available_bytes;
+    uint64_t free_bytes;
 } Meminfo;
 
 bool meminfo_parse(const char *text, gsize length, Meminfo *info,

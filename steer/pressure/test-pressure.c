@@ -69,6 +69,7 @@ static void test_meminfo(void)
     g_assert_no_error(error);
     g_assert_cmpuint(info.total_bytes, ==, 24684084ull * 1024);
     g_assert_cmpuint(info.available_bytes, ==, 23488836ull * 1024);
+    g_assert_cmpuint(info.free_bytes, ==, 18287972ull * 1024);
 }
 
 static void test_meminfo_bad(void)
@@ -76,19 +77,22 @@ static void test_meminfo_bad(void)
     static const struct {
         const char *text, *says;
     } cases[] = {
-        { "", "MemTotal is missing" },
-        { "\n\n\n", "MemTotal is missing" },
-        { "MemTotal: 1 kB\n", "MemAvailable is missing" },
-        { "MemAvailable: 1 kB\n", "MemTotal is missing" },
-        { "MemTotal: kB\n", "MemTotal is no size" },
-        { "MemTotal:", "MemTotal is no size" },
-        { "MemTotal: 0 kB\nMemAvailable: 0 kB\n", "MemTotal is no size" },
-        { "MemTotal: -5 kB\n", "MemTotal is no size" },
-        { "MemTotal: 5 MB\n", "MemTotal is no size" },
-        { "MemTotal: 5\n", "MemTotal is no size" },
-        { "MemTotal: 18446744073709551615 kB\n", "MemTotal is no size" },
-        { "MemTotal: 1 kB\nMemAvailable: 5x kB\n", "MemAvailable is no size" },
-        { "XMemTotal: 1 kB\nMemAvailable: 1 kB\n", "MemTotal is missing" },
+        { "", "MemTotal: is missing" },
+        { "\n\n\n", "MemTotal: is missing" },
+        { "MemTotal: 1 kB\n", "MemFree: is missing" },
+        { "MemTotal: 1 kB\nMemFree: 1 kB\n", "MemAvailable: is missing" },
+        { "MemFree: 1 kB\nMemAvailable: 1 kB\n", "MemTotal: is missing" },
+        { "MemTotal: 0 kB\nMemFree: 0 kB\nMemAvailable: 0 kB\n",
+          "MemTotal: is zero" },
+        { "MemTotal: kB\n", "MemTotal: is no size" },
+        { "MemTotal:", "MemTotal: is no size" },
+        { "MemTotal: -5 kB\n", "MemTotal: is no size" },
+        { "MemTotal: 5 MB\n", "MemTotal: is no size" },
+        { "MemTotal: 5\n", "MemTotal: is no size" },
+        { "MemTotal: 18446744073709551615 kB\n", "MemTotal: is no size" },
+        { "MemTotal: 1 kB\nMemAvailable: 5x kB\n",
+          "MemAvailable: is no size" },
+        { "XMemTotal: 1 kB\nMemFree: 1 kB\n", "MemTotal: is missing" },
     };
 
     for (gsize i = 0; i < G_N_ELEMENTS(cases); i++) {
