@@ -32,6 +32,8 @@ int command_set(const Command *command, int argc, char **argv);
 int command_withdraw(const Command *command, int argc, char **argv);
 int command_pin(const Command *command, int argc, char **argv);
 int command_unpin(const Command *command, int argc, char **argv);
+int command_record(const Command *command, int argc, char **argv);
+int command_simulate(const Command *command, int argc, char **argv);
 int command_check_config(const Command *command, int argc, char **argv);
 
 /* What more than one of them does; commands.c */

@@ -20,6 +20,10 @@ static const Command commands[] = {
       command_withdraw },
     { "pin", "VM MS --for T", "keep a VM at a delay for a time", command_pin },
     { "unpin", "VM", "end a pin, a set or a withdrawal", command_unpin },
+    { "record", "FILE", "write what the daemon sees, as a trace",
+      command_record },
+    { "simulate", "TRACE", "what the daemon would have done",
+      command_simulate },
     { "check-config", "[FILE]", "read the configuration, say what is wrong",
       command_check_config },
 };

@@ -576,6 +576,8 @@ static void tick(Engine *engine)
     g_hash_table_foreach_remove(engine->pins, pin_is_over, &now);
 
     probe_read(engine->probe, &engine->sample, now);
+    engine->counters.psi_some += engine->sample.psi_some_events;
+    engine->counters.psi_full += engine->sample.psi_full_events;
     engine->sample.stopping = engine->stopping;
     engine->sample.vms = engine->samples;
     engine->sample.vm_count = engine->vm_count;

@@ -53,6 +53,7 @@ typedef struct EngineCounters {
     uint64_t transitions;
     uint64_t sets, renewals, withdrawals, queries;
     uint64_t ok, refused, lost, migrating;
+    uint64_t psi_some, psi_full;
 } EngineCounters;
 
 typedef struct Engine {

@@ -84,6 +84,9 @@ static void put_host(const Engine *engine, GString *json)
     put_bool(json, "readable", engine->sample.readable);
     put_bytes(json, "ram-bytes", engine->sample.ram_bytes);
     put_bytes(json, "available-bytes", engine->sample.available_bytes);
+    put_bytes(json, "free-bytes", engine->sample.free_bytes);
+    put_bytes(json, "high-watermark-bytes",
+              engine->sample.high_watermark_bytes);
     put_bytes(json, "usable-bytes", o->usable_bytes);
     put_bytes(json, "floor-bytes", o->floor_bytes);
     if (o->tte_ms != POLICY_TTE_MS_NEVER) {
@@ -91,6 +94,9 @@ static void put_host(const Engine *engine, GString *json)
     }
     put_text(json, "psi", probe_psi_text(engine->probe));
     put_count(json, "psi-some-permille", engine->sample.psi_some_permille);
+    put_bool(json, "psi-readable", engine->sample.psi);
+    put_count(json, "psi-some-events", engine->counters.psi_some);
+    put_count(json, "psi-full-events", engine->counters.psi_full);
     put_count(json, "delay-ms", o->delay_ms);
     put_count(json, "steered", o->steered);
     put_count(json, "postponed", o->postponed);
@@ -102,8 +108,26 @@ static void put_host(const Engine *engine, GString *json)
     put_end(json, '}');
 }
 
+static void put_info(GString *json, const GuestInfo *info)
+{
+    put_bool(json, "offered", info->offered);
+    put_bool(json, "negotiated", info->negotiated);
+    put_bool(json, "inhibited", info->inhibited);
+    put_ms(json, "requested-ms", info->requested_ms);
+    put_ms(json, "applied-ms", info->applied_ms);
+    put_ms(json, "lease-left-ms", info->lease_left_ms);
+    put_count(json, "reports", info->reports);
+    put_count(json, "reported-bytes", info->reported_bytes);
+    put_count(json, "discarded-bytes", info->discarded_bytes);
+}
+
 static void put_vm(const Engine *engine, size_t i, GString *json)
 {
+    static const char *const migrations[] = {
+        [POLICY_MIGRATION_NO] = "no", [POLICY_MIGRATION_YES] = "yes",
+        [POLICY_MIGRATION_UNKNOWN] = "unknown",
+    };
+    const PolicyVmSample *s = &engine->samples[i];
     const Vm *vm = &engine->vms[i];
     const PolicyVm *state = &engine->states[i];
 
@@ -117,14 +141,19 @@ static void put_vm(const Engine *engine, size_t i, GString *json)
     }
     put_ms(json, "wanted-ms", state->wanted_ms);
     put_ms(json, "asked-ms", state->asked_ms);
-    put_ms(json, "applied-ms", vm->known ? vm->info.applied_ms :
-                                           POLICY_DELAY_NONE);
-    put_bytes(json, "host-bytes", engine->samples[i].host_bytes);
+    put_bytes(json, "host-bytes", s->host_bytes);
+    put_bytes(json, "guest-used-bytes", s->guest_used_bytes);
     put_bytes(json, "backlog-bytes", state->backlog_bytes);
     put_count(json, "returned-bytes-per-s", vm->returned_bytes_per_s);
-    put_count(json, "discarded-bytes", vm->known ? vm->info.discarded_bytes :
-                                                   0);
     put_count(json, "churn-permille", state->churn_permille);
+    put_text(json, "migration", migrations[s->migration]);
+    put_bool(json, "steer", s->steer);
+    put_count(json, "weight", s->weight);
+    put_count(json, "min-delay-ms", s->min_delay_ms);
+    put_count(json, "max-delay-ms", s->max_delay_ms);
+    if (vm->known) {
+        put_info(json, &vm->info);
+    }
 }
 
 void status_write(const Engine *engine, GString *json)
@@ -141,27 +170,12 @@ void status_write(const Engine *engine, GString *json)
     g_string_append_c(json, '}');
 }
 
-static void put_info(GString *json, const GuestInfo *info)
-{
-    put_bool(json, "offered", info->offered);
-    put_bool(json, "negotiated", info->negotiated);
-    put_bool(json, "inhibited", info->inhibited);
-    put_ms(json, "requested-ms", info->requested_ms);
-    put_ms(json, "lease-left-ms", info->lease_left_ms);
-    put_count(json, "reports", info->reports);
-    put_count(json, "reported-bytes", info->reported_bytes);
-}
-
 void status_explain(const Engine *engine, size_t i, GString *json)
 {
     const Vm *vm = &engine->vms[i];
     const PolicyVm *state = &engine->states[i];
     const PolicyVmSample *s = &engine->samples[i];
     int64_t now_ns = g_get_monotonic_time() * 1000;
-    static const char *const migrations[] = {
-        [POLICY_MIGRATION_NO] = "no", [POLICY_MIGRATION_YES] = "yes",
-        [POLICY_MIGRATION_UNKNOWN] = "unknown",
-    };
 
     g_string_append_c(json, '{');
     put_host(engine, json);
@@ -172,13 +186,7 @@ void status_explain(const Engine *engine, size_t i, GString *json)
     put_bool(json, "in-flight", state->in_flight);
     put_count(json, "back-off-ms", state->back_off_ms);
     put_count(json, "calm-delay-ms", state->calm_delay_ms);
-    put_bytes(json, "guest-used-bytes", s->guest_used_bytes);
     put_count(json, "churned-bytes", state->churned_total_bytes);
-    put_text(json, "migration", migrations[s->migration]);
-    put_bool(json, "steer", s->steer);
-    put_count(json, "weight", s->weight);
-    put_count(json, "min-delay-ms", s->min_delay_ms);
-    put_count(json, "max-delay-ms", s->max_delay_ms);
     if (s->pin_until_ns > now_ns) {
         put_ms(json, "pin-ms", s->pin_ms);
         put_count(json, "pin-left-ms", s->pin_until_ns == INT64_MAX ? 0 :
@@ -189,7 +197,6 @@ void status_explain(const Engine *engine, size_t i, GString *json)
                   (state->rest_until_ns - now_ns) / NS_PER_MS);
     }
     if (vm->known) {
-        put_info(json, &vm->info);
         put_count(json, "answer-age-ms", (now_ns - vm->known_ns) / NS_PER_MS);
     }
     put_end(json, '}');

@@ -575,12 +575,12 @@ static void test_reload(Fixture *f, gconstpointer data)
 {
     (void)data;
     start_calm(f);
-    put_config(f, "colour = blue\n[vm vm1]\nsteer = no\n[vm vm[23]]\n"
-               "max-delay-ms = 5000\n");
+    put_config(f, "colour = blue\n[vm vm1]\nsteer = no\n[vm vm2*]\n"
+               "max-delay-ms = 5000\n[vm *3]\nmax-delay-ms = 6000\n");
     g_subprocess_send_signal(f->daemon, SIGHUP);
     WAIT_UNTIL(f, look(f, 1).requested_ms == NONE, SOON_MS);
     WAIT_UNTIL(f, look(f, 2).requested_ms == 5000, SOON_MS);
-    WAIT_UNTIL(f, look(f, 3).requested_ms == 5000, SOON_MS);
+    WAIT_UNTIL(f, look(f, 3).requested_ms == 6000, SOON_MS);
     g_assert_cmpuint(look(f, 4).requested_ms, ==, 30000);
     g_assert_true(logged(f, "[policy] has no key 'colour': ignored"));
 
@@ -604,10 +604,11 @@ static void test_metrics(Fixture *f, gconstpointer data)
     g_usleep(1500 * 1000);
     set_available(f, 900);
     WAIT_UNTIL(f, (g_free(text), text = read_file(f, "metrics.prom"),
-                   strstr(text, "state{state=\"URGENT\"} 1")), SOON_MS);
+                   strstr(text, "asked_delay_seconds{vm=\"vm0\"} 0.050")),
+               SOON_MS);
+    ASSERT_SAYS(text, "balloon_steer_state{state=\"URGENT\"} 1\n");
     ASSERT_SAYS(text, "# TYPE balloon_steer_usable_bytes gauge\n"
                 "balloon_steer_usable_bytes 943718400\n");
-    ASSERT_SAYS(text, "balloon_steer_vm_asked_delay_seconds{vm=\"vm0\"} 0.050");
     lines = g_strsplit(text, "\n", -1);
     for (char **line = lines; **line; line++) {
         g_assert_true(g_str_has_prefix(*line, "# HELP balloon_steer_") ||
@@ -663,6 +664,32 @@ static void test_hot_plug(Fixture *f, gconstpointer data)
     WAIT_UNTIL(f, fake_host_look(f->host, "vm4").requested_ms == 50, SOON_MS);
 }
 
+static void test_record(Fixture *f, gconstpointer data)
+{
+    g_autofree char *trace = path_of(f, "trace.csv");
+    g_autofree char *output = NULL;
+    g_autofree char *text = NULL;
+
+    (void)data;
+    start_calm(f);
+    set_available(f, 900);
+    WAIT_UNTIL(f, all_are(f, 50), SOON_MS);
+    g_free(run_command(f, 0, "record", trace, "--count=5", "--every=0.2"));
+    text = read_file(f, "trace.csv");
+    ASSERT_SAYS(text, "vm4");
+    output = run_command(f, 0, "simulate", trace, "--verbose", NULL);
+    ASSERT_SAYS(output, "URGENT");
+    ASSERT_SAYS(output, "vm4");
+
+    /* The host alone, without a daemon. */
+    stop_daemon(f, SIGTERM);
+    g_free(run_command(f, 0, "record", trace, "--count=3", "--every=0.1"));
+    g_free(output);
+    output = run_command(f, 0, "simulate", trace, NULL, NULL);
+    ASSERT_SAYS(output, "URGENT");
+    g_free(run_command(f, 1, "simulate", "/nowhere/trace", NULL, NULL));
+}
+
 static void add(const char *name, void (*test)(Fixture *, gconstpointer))
 {
     g_autofree char *path = g_strdup_printf("/daemon/%s", name);
@@ -693,5 +720,6 @@ int main(int argc, char **argv)
     add("metrics", test_metrics);
     add("notify", test_notify);
     add("hot-plug", test_hot_plug);
+    add("record", test_record);
     return g_test_run();
 }
