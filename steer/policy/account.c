@@ -10,6 +10,15 @@
 
 #include "law.h"
 
+uint64_t law_backlog_bytes(const PolicyVmSample *s)
+{
+    if (s->host_bytes == POLICY_BYTES_UNKNOWN) {
+        return 0;
+    }
+    return s->guest_used_bytes == POLICY_BYTES_UNKNOWN ? s->host_bytes :
+           s->host_bytes - MIN(s->host_bytes, s->guest_used_bytes);
+}
+
 /* Below this, bytes are noise */
 static uint64_t account_noise_bytes(const PolicyConfig *config,
                                     const PolicyVmSample *s)
@@ -174,19 +183,28 @@ static void account_effect(const PolicyConfig *config, PolicyVm *vm,
         account_noise_bytes(config, s)) {
         vm->rest_until_ns = now_ns + config->no_effect_rest_ms * NS_PER_MS;
         vm->rest_bytes = s->discarded_bytes;
+        vm->rest_backlog_bytes = law_backlog_bytes(s);
     }
     law_vm_effect_start(vm, s->query_sent_ns);
     vm->effect_bytes = s->discarded_bytes;
 }
 
-/* It rests, and returns as much as that at the WATCH delay: no need to wait */
+/*
+ * A VM at rest need not wait if it returns that much at the WATCH delay, or if
+ * its backlog has grown so that the first pass would: a pass takes a sixteenth.
+ * The backlog is the guest's word; one that lies keeps but itself short.
+ */
 static void account_rest(const PolicyConfig *config, PolicyVm *vm,
                          const PolicyVmSample *s, int64_t now_ns)
 {
     uint64_t noise = account_noise_bytes(config, s);
+    uint64_t backlog = law_backlog_bytes(s);
+    uint64_t returned = s->discarded_bytes - MIN(s->discarded_bytes,
+                                                 vm->rest_bytes);
+    uint64_t grown = backlog - MIN(backlog, vm->rest_backlog_bytes);
 
-    if (now_ns < vm->rest_until_ns && s->discarded_bytes > vm->rest_bytes &&
-        s->discarded_bytes - vm->rest_bytes >= noise) {
+    if (now_ns < vm->rest_until_ns && noise &&
+        (returned >= noise || grown / 16 >= noise)) {
         vm->rest_until_ns = now_ns;
     }
 }

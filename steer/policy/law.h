@@ -56,5 +56,7 @@ void law_vm_jitter(const PolicyConfig *config, const PolicyHost *host,
 void law_vm_account(const PolicyConfig *config, PolicyVm *vm,
                     const PolicyVmSample *sample, int64_t now_ns);
 void law_vm_effect_start(PolicyVm *vm, int64_t now_ns);
+/* What a VM could return: host memory that its guest says it does not use */
+uint64_t law_backlog_bytes(const PolicyVmSample *sample);
 
 #endif /* STEER_POLICY_LAW_H */

@@ -1011,6 +1011,23 @@ static void test_rest_ends(void)
     g_assert_cmpuint(fleet_delay_ms(f, 0, f->now_ns), ==, 50);
 }
 
+/* Nor one whose backlog has grown, by its own word */
+static void test_rest_ends_by_backlog(void)
+{
+    g_autoptr(Fleet) f = calm_fleet(1);
+
+    f->config.no_effect_permille = 10;
+    fleet_set_memory(f, 90);
+    fleet_run(f, 5000);
+    g_assert_cmpint(f->vms[0].why, ==, POLICY_WHY_NO_EFFECT);
+    f->samples[0].guest_used_bytes -= 500 * FLEET_MIB;
+    fleet_run(f, 1000);
+    g_assert_cmpuint(fleet_delay_ms(f, 0, f->now_ns), ==, 2000);
+    f->samples[0].guest_used_bytes -= 12 * FLEET_MIB;
+    fleet_run(f, 100);
+    g_assert_cmpuint(fleet_delay_ms(f, 0, f->now_ns), ==, 50);
+}
+
 /* In a small VM, 1 % is less than 32 MiB. */
 static void test_no_effect_small(void)
 {
@@ -1227,6 +1244,8 @@ int main(int argc, char **argv)
     g_test_add_func("/writer/stale-answer", test_stale_answer);
     g_test_add_func("/account/no-effect", test_no_effect);
     g_test_add_func("/account/rest-ends", test_rest_ends);
+    g_test_add_func("/account/rest-ends-by-backlog",
+                    test_rest_ends_by_backlog);
     g_test_add_func("/account/no-effect-small", test_no_effect_small);
     g_test_add_func("/account/churn", test_churn);
     g_test_add_func("/account/churn-is-soon", test_churn_is_soon);

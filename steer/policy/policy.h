@@ -265,6 +265,7 @@ typedef struct PolicyVm {
     uint64_t effect_bytes;
     int64_t rest_until_ns;
     uint64_t rest_bytes;        /* discarded_bytes when the rest began */
+    uint64_t rest_backlog_bytes;
 
     /* Churn and the calm delay */
     uint32_t calm_delay_ms;

@@ -335,15 +335,6 @@ static bool vm_needs_command(const PolicyConfig *config,
     return true;
 }
 
-static uint64_t vm_backlog_bytes(const PolicyVmSample *s)
-{
-    if (s->host_bytes == POLICY_BYTES_UNKNOWN) {
-        return 0;
-    }
-    return s->guest_used_bytes == POLICY_BYTES_UNKNOWN ? s->host_bytes :
-           s->host_bytes - MIN(s->host_bytes, s->guest_used_bytes);
-}
-
 static uint64_t vm_urgency(const PolicyVm *vm, const PolicyVmSample *s)
 {
     uint64_t weight = s->weight ? s->weight : POLICY_WEIGHT_DEFAULT;
@@ -404,7 +395,7 @@ bool law_vm_step(const PolicyConfig *config, const PolicyHost *host,
     } else {
         vm_step_phase(config, vm, s, now_ns);
     }
-    vm->backlog_bytes = vm_backlog_bytes(s);
+    vm->backlog_bytes = law_backlog_bytes(s);
 
     steered = vm_want(config, vm, sample, s, now_ns, outcome);
     if (vm->in_flight) {
