@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <gio/gio.h>
 
@@ -205,7 +206,8 @@ bool metrics_write(const Engine *engine, const char *path, GError **errp)
     fd = open(other, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
               0644);
     if (fd >= 0) {
-        good = write_all(fd, text);
+        /* Whoever collects it is another user, whatever our umask. */
+        good = write_all(fd, text) && fchmod(fd, 0644) == 0;
         good = close(fd) == 0 && good && rename(other, path) == 0;
     }
     if (!good) {
