@@ -10,6 +10,7 @@
 
 #define PSI_ONLY_CALM_MS    30000
 #define PSI_ONLY_SHORT_MS   50
+#define OWN_DELAY_MS        2000
 #define PSI_ONLY_HOLD_NS    (10 * MODEL_S)
 
 static void control_all(Model *m, uint32_t delay_ms)
@@ -28,7 +29,7 @@ static void control_query(Model *m, size_t i)
     PolicyVmSample *s = &m->samples[i];
 
     s->query_sent_ns = m->now_ns;
-    s->requested_ms = m->vms[i].asked_ms;
+    s->requested_ms = m->qemus[i].requested_ms;
     s->applied_ms = g->delay_ms;
     s->discarded_bytes = g->discarded_bytes;
     s->host_bytes = g->used_bytes + g->freed_bytes;
@@ -85,18 +86,36 @@ static void control_count(Model *m)
     m->result->opposite_in_10s = MAX(m->result->opposite_in_10s, opposite);
 }
 
+static void control_request(Model *m, size_t i, uint32_t delay_ms,
+                            int64_t lease_ns)
+{
+    ModelGuest *g = &m->guests[i];
+
+    m->qemus[i].requested_ms = delay_ms;
+    m->qemus[i].lease_ns = lease_ns;
+    guest_set_delay(g, delay_ms == POLICY_DELAY_NONE ? OWN_DELAY_MS : delay_ms,
+                    m->now_ns);
+    model_guest_moved(m, g);
+}
+
 /* A command takes 1 to 2 ms to arrive: here, none. */
 static void control_execute(Model *m, const PolicyCommand *c)
 {
-    ModelGuest *g = &m->guests[c->vm];
-
-    guest_set_delay(g, c->action == POLICY_SET ? c->delay_ms : 2000,
-                    m->now_ns);
-    model_guest_moved(m, g);
+    control_request(m, c->vm, c->delay_ms,
+                    m->now_ns + c->lease_ms * MODEL_MS);
     m->samples[c->vm].reply_serial = c->serial;
     m->samples[c->vm].reply = POLICY_REPLY_OK;
     m->calm_commands[c->vm] += control_is_calm(m);
     m->result->commands++;
+}
+
+/* Nobody else sets a delay here: a VM that is taken to have another writer
+ * shows a fault of the law, or of this. */
+static void control_count_writers(Model *m)
+{
+    for (size_t i = 0; i < m->count; i++) {
+        m->result->other_writers += m->vms[i].phase != POLICY_WHY_STATE;
+    }
 }
 
 static void control_law(Model *m)
@@ -120,6 +139,10 @@ static void control_law(Model *m)
     size_t count;
 
     for (size_t i = 0; i < m->count; i++) {
+        if (m->qemus[i].requested_ms != POLICY_DELAY_NONE &&
+            m->now_ns >= m->qemus[i].lease_ns) {
+            control_request(m, i, POLICY_DELAY_NONE, 0);
+        }
         if (m->now_ns - m->samples[i].query_sent_ns >= old_ns ||
             !m->samples[i].query_sent_ns) {
             control_query(m, i);
@@ -131,6 +154,7 @@ static void control_law(Model *m)
         control_execute(m, &m->commands[i]);
     }
     m->some_events = m->full_events = 0;
+    control_count_writers(m);
     control_count(m);
     m->control_ns = m->outcome.next_ns;
 }
@@ -161,10 +185,12 @@ static void control_law_start(Model *m)
     m->vms = calloc(m->count, sizeof(*m->vms));
     m->samples = calloc(m->count, sizeof(*m->samples));
     m->commands = calloc(m->count, sizeof(*m->commands));
+    m->qemus = calloc(m->count, sizeof(*m->qemus));
     m->calm_commands = calloc(m->count, sizeof(*m->calm_commands));
     policy_host_init(&m->policy, &m->config->policy, m->config->seed);
     for (size_t i = 0; i < m->count; i++) {
         policy_vm_init(&m->vms[i], &m->config->policy, i + 1);
+        m->qemus[i].requested_ms = POLICY_DELAY_NONE;
         m->samples[i] = (PolicyVmSample) {
             .connected = true,
             .offered = true,
@@ -207,5 +233,6 @@ void model_control_end(Model *m)
     free(m->vms);
     free(m->samples);
     free(m->commands);
+    free(m->qemus);
     free(m->calm_commands);
 }

@@ -55,6 +55,10 @@ struct Model {
     PolicyVm *vms;
     PolicyVmSample *samples;
     PolicyCommand *commands;
+    struct ModelQemu {
+        uint32_t requested_ms;
+        int64_t lease_ns;       /* when it ends */
+    } *qemus;
     PolicyOutcome outcome;
     uint32_t *calm_commands;
     double calm_s;

@@ -222,6 +222,7 @@ static void test_direction(void)
             ModelResult r = run(work, MODEL_STEER, 5, overcommit[i]);
 
             g_assert_cmpuint(r.opposite_in_10s, <=, 1);
+            g_assert_cmpuint(r.other_writers, ==, 0);
         }
     }
 }

@@ -70,6 +70,7 @@ typedef struct ModelResult {
     uint32_t transitions;
     uint32_t opposite_in_10s;       /* the most in any 10 s */
     uint64_t commands;
+    uint64_t other_writers;         /* seen where there are none */
     /*
      * Of the VM that got the most, while the host had been CALM for 10 s; 0
      * unless that was so for 10 minutes in all

@@ -137,7 +137,8 @@ static void vm_end_lease(const PolicyConfig *config, PolicyVm *vm,
 
 static bool vm_has_other_writer(const PolicyVm *vm, const PolicyVmSample *s)
 {
-    if (!vm->sure || vm->in_flight || s->query_sent_ns < vm->answered_ns) {
+    /* Sent at the very instant of the answer, it may have been before it. */
+    if (!vm->sure || vm->in_flight || s->query_sent_ns <= vm->answered_ns) {
         return false;
     }
     if (s->requested_ms != vm->asked_ms) {
@@ -168,7 +169,7 @@ static void vm_step_phase(const PolicyConfig *config, PolicyVm *vm,
     case POLICY_WHY_TAKING_BACK:
         /* Set before the guest has seen the withdrawal, it sees no change. */
         if (vm->withdrawn &&
-            ((s->query_sent_ns >= vm->phase_ns &&
+            ((s->query_sent_ns > vm->phase_ns &&
               s->applied_ms != POLICY_DELAY_NONE) ||
              law_passed(now_ns, vm->phase_ns, config->take_back_wait_ms))) {
             vm_set_phase(vm, POLICY_WHY_STATE, now_ns);
