@@ -15,6 +15,9 @@
 /* A query without an answer is given up, and may be sent again. */
 #define QUERY_GIVE_UP_NS (10 * NS_PER_S)
 
+/* "It is not being migrated" is believed this long. */
+#define MIGRATION_KNOWN_NS (2 * NS_PER_S)
+
 /* Two ticks are this far apart, but for PSI events. */
 #define TICK_MIN_NS (20 * NS_PER_MS)
 
@@ -264,6 +267,11 @@ static void command_answered(Engine *engine, size_t i,
         s->migration = POLICY_MIGRATION_YES;
         engine->counters.migrating++;
         break;
+    case GUEST_LOST:
+        s->reply = POLICY_REPLY_LOST;
+        engine->counters.lost++;
+        tell_vm(engine, &engine->vms[i], G_LOG_LEVEL_WARNING, answer->error);
+        break;
     case GUEST_REFUSED:
         s->reply = POLICY_REPLY_ERROR;
         engine->counters.refused++;
@@ -293,6 +301,10 @@ static void query_answered(Engine *engine, size_t i, const GuestAnswer *answer)
     bool first = !s->query_sent_ns;
 
     vm->query_out = false;
+    if (answer->verdict == GUEST_LOST) {
+        tell_vm(engine, vm, G_LOG_LEVEL_WARNING, answer->error);
+        return;
+    }
     s->query_sent_ns = vm->query_ns;
     if (answer->verdict != GUEST_OK) {
         /* A QEMU without the commands, or without a balloon. */
@@ -320,6 +332,7 @@ static void query_answered(Engine *engine, size_t i, const GuestAnswer *answer)
         s->guest_used_bytes = answer->used_bytes;
     }
     if (answer->has_migrating) {
+        vm->migration_ns = now;
         s->migration = answer->migrating ? POLICY_MIGRATION_YES :
                                            POLICY_MIGRATION_NO;
     }
@@ -430,6 +443,18 @@ static void send_queries(Engine *engine, int64_t now, int64_t passed_ns)
             send_query(engine, i, now);
             engine->query_cursor = i + 1;
             share--;
+        }
+    }
+}
+
+static void forget_migrations(Engine *engine, int64_t now)
+{
+    for (size_t i = 0; i < engine->vm_count; i++) {
+        PolicyVmSample *s = &engine->samples[i];
+
+        if (s->migration == POLICY_MIGRATION_NO &&
+            now - engine->vms[i].migration_ns >= MIGRATION_KNOWN_NS) {
+            s->migration = POLICY_MIGRATION_UNKNOWN;
         }
     }
 }
@@ -576,6 +601,7 @@ static void tick(Engine *engine)
     g_hash_table_foreach_remove(engine->pins, pin_is_over, &now);
 
     probe_read(engine->probe, &engine->sample, now);
+    forget_migrations(engine, now);
     engine->counters.psi_some += engine->sample.psi_some_events;
     engine->counters.psi_full += engine->sample.psi_full_events;
     engine->sample.stopping = engine->stopping;

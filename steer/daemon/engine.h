@@ -32,6 +32,7 @@ typedef struct Vm {
     bool query_out;
     unsigned int queries;
     uint64_t returned_bytes_per_s;
+    int64_t migration_ns;   /* when it was last told whether it migrates */
 
     /* What was last said of it, so as not to say it again. */
     char *told;

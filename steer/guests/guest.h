@@ -62,13 +62,14 @@ typedef enum GuestVerdict {
     GUEST_OK,
     GUEST_REFUSED,      /* QEMU said no: see error */
     GUEST_MIGRATING,    /* nothing was sent */
+    GUEST_LOST,         /* whether QEMU got it is not known */
 } GuestVerdict;
 
 typedef struct GuestAnswer {
     uint32_t tag;
     GuestOp op;
     GuestVerdict verdict;
-    /* Untrusted text, made printable; NULL unless refused. */
+    /* Untrusted text, made printable; NULL unless refused or lost. */
     const char *error;
     /* QUERY */
     GuestInfo info;
