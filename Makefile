@@ -8,9 +8,9 @@
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 SECONDS ?= 600
-.PHONY: install uninstall libvirt setup-libvirt
-.PHONY: help setup fetch qemu guest programs demo check check-thorough qtest kunit guest-deb docs lint \
-	stock-facts mutate fuzz bench-device-cost bench-guest-latency clean
+.PHONY: install uninstall libvirt setup-libvirt help setup fetch qemu guest programs demo check \
+	check-thorough qtest kunit guest-deb docs lint stock-facts mutate fuzz bench-device-cost \
+	bench-guest-latency clean steer deb
 
 help:
 	@echo 'virtio-balloon report delay: the host chooses how soon guests hand memory back'
@@ -101,6 +101,12 @@ bench-guest-latency: qemu guest ## from interrupt to answer and to report, by th
 stock-facts: qemu ## record what a balloon of unpatched QEMU looks like
 	@scripts/build qemu-stock
 	@tests/qemu/facts.py --record build/qemu-stock/qemu-system-x86_64
+
+steer: setup ## build balloon-steer: build/steer/balloon-steer
+	@scripts/build programs
+
+deb: setup ## Debian packages:      build/deb/*.deb
+	@scripts/deb
 
 clean: ## remove build/; sources and ccache stay
 	rm -rf build
