@@ -50,8 +50,8 @@ typedef struct ModelConfig {
     size_t guests;
     int64_t duration_ns;
     uint64_t seed;
-    uint32_t overcommit_percent;    /* guests' memory in percent of the host's */
-    int64_t square_period_ns;       /* 0: each guest its own; else all in step */
+    uint32_t overcommit_percent;    /* guests' memory, of the host's */
+    int64_t square_period_ns;       /* all in step; 0: each its own */
     uint32_t square_high_percent;   /* of a guest's memory */
     FILE *log;                      /* a line of CSV a second, or NULL */
     PolicyConfig policy;

@@ -1249,7 +1249,8 @@ int main(int argc, char **argv)
     g_test_add_func("/account/no-effect-small", test_no_effect_small);
     g_test_add_func("/account/churn", test_churn);
     g_test_add_func("/account/churn-is-soon", test_churn_is_soon);
-    g_test_add_func("/account/churn-needs-an-answer", test_churn_needs_an_answer);
+    g_test_add_func("/account/churn-needs-an-answer",
+                    test_churn_needs_an_answer);
     g_test_add_func("/account/calm-delay-falls", test_calm_delay_falls);
     g_test_add_func("/account/counter-goes-back", test_counter_goes_back);
     g_test_add_func("/config/check", test_config);

@@ -65,13 +65,13 @@ typedef enum PolicyHold {
 typedef enum PolicyWhy {
     POLICY_WHY_STATE,           /* the host's state says so */
     POLICY_WHY_PINNED,          /* an operator's pin */
-    POLICY_WHY_NO_EFFECT,       /* it returned next to nothing: rests at WATCH */
+    POLICY_WHY_NO_EFFECT,       /* it returned too little: rests at WATCH */
     POLICY_WHY_MIGRATING,       /* held, not shortened */
     POLICY_WHY_STOPPING,        /* the daemon ends: withdrawn */
     POLICY_WHY_STEER_NO,        /* exempt: configuration */
     POLICY_WHY_UNREACHABLE,     /* exempt: no connection, or no answer yet */
     POLICY_WHY_NOT_OFFERED,     /* exempt: report-delay=off */
-    POLICY_WHY_NOT_NEGOTIATED,  /* exempt: the guest's driver does not take it */
+    POLICY_WHY_NOT_NEGOTIATED,  /* exempt: not taken by the guest's driver */
     POLICY_WHY_INHIBITED,       /* exempt: discards are off */
     POLICY_WHY_OTHER_WRITER,    /* left alone: somebody else sets its delay */
     POLICY_WHY_TAKING_BACK,     /* withdrawn, waiting for the guest's answer */
@@ -225,7 +225,7 @@ typedef struct PolicySample {
     bool psi;                   /* false: no PSI on this host */
     uint32_t psi_some_events;   /* trigger events since the last step */
     uint32_t psi_full_events;
-    uint32_t psi_some_permille; /* share of the last second or so, from total= */
+    uint32_t psi_some_permille; /* of the last second or so, from total= */
 
     bool stopping;              /* withdraw everything */
 
@@ -362,7 +362,8 @@ void policy_config_init(PolicyConfig *config);
  * Whether a configuration makes sense. If not, @message (of @size bytes) names
  * the key, its value and what is allowed.
  */
-bool policy_config_check(const PolicyConfig *config, char *message, size_t size);
+bool policy_config_check(const PolicyConfig *config, char *message,
+                         size_t size);
 
 /* @seed: of the jitter; any value */
 void policy_host_init(PolicyHost *host, const PolicyConfig *config,

@@ -313,7 +313,8 @@ static bool vm_may_wait(const PolicyConfig *config, const PolicyHost *host,
     /* A calm delay that grows shorter comes with the next renewal. */
     return host->state == POLICY_CALM && wanted_ms < asked_ms &&
            asked_ms <= config->calm_delay_max_ms &&
-           wanted_ms >= config->calm_delay_min_ms && now_ns < vm_lease_ns(vm, 1);
+           wanted_ms >= config->calm_delay_min_ms &&
+           now_ns < vm_lease_ns(vm, 1);
 }
 
 static bool vm_needs_command(const PolicyConfig *config,
