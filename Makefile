@@ -10,7 +10,7 @@ MAKEFLAGS += --no-print-directory
 SECONDS ?= 600
 .PHONY: install uninstall libvirt setup-libvirt help setup fetch qemu guest programs demo check \
 	check-thorough qtest kunit guest-deb docs lint stock-facts mutate fuzz bench-device-cost \
-	bench-guest-latency clean steer deb
+	bench-guest-latency clean steer deb fuzz-steer bench-steer-scale
 
 help:
 	@echo 'virtio-balloon report delay: the host chooses how soon guests hand memory back'
@@ -107,6 +107,20 @@ steer: setup ## build balloon-steer: build/steer/balloon-steer
 
 deb: setup ## Debian packages:      build/deb/*.deb
 	@scripts/deb
+
+fuzz-steer: setup ## SECONDS=N: fuzz what balloon-steer reads, with ASan and UBSan
+	@scripts/setup fuzz
+	@test -d build/fuzz-steer || CC=clang meson setup build/fuzz-steer -Dguest_programs=false \
+		-Dsteer_fuzz=true -Db_sanitize=address,undefined -Db_lundef=false >/dev/null
+	@for target in psi qmp config; do \
+		ninja -C build/fuzz-steer --quiet steer/fuzz/fuzz-$$target && \
+		mkdir -p build/fuzz-steer/corpus-$$target && \
+		build/fuzz-steer/steer/fuzz/fuzz-$$target -max_total_time=$(SECONDS) \
+			-artifact_prefix=build/fuzz-steer/ build/fuzz-steer/corpus-$$target || exit 1; done
+
+bench-steer-scale: steer ## 1000 fake QEMUs, 100 of them hostile
+	@ninja -C build --quiet steer/bench-scale
+	@build/steer/bench-scale build/steer/balloon-steer 1000 100 50 60
 
 clean: ## remove build/; sources and ccache stay
 	rm -rf build
