@@ -185,7 +185,8 @@ static void cross(Bench *b, int rounds)
 
         available(b, 1900);
         wait_all(b, 500, 500, &first_us);
-        g_usleep(300000 + g_random_int_range(0, 50000));
+        /* The token bucket, 2000 a second, is full again after 0.5 s. */
+        g_usleep(700000 + g_random_int_range(0, 50000));
         crossed_us = g_get_monotonic_time();
         available(b, 900);
         last_us = wait_all(b, 50, 50, &first_us);
