@@ -10,7 +10,7 @@ MAKEFLAGS += --no-print-directory
 SECONDS ?= 600
 .PHONY: install uninstall libvirt setup-libvirt help setup fetch qemu guest programs demo check \
 	check-thorough qtest kunit guest-deb docs lint stock-facts mutate fuzz bench-device-cost \
-	bench-guest-latency clean steer deb fuzz-steer bench-steer-scale
+	bench-guest-latency clean steer steer-tests deb fuzz-steer bench-steer-scale
 
 help:
 	@echo 'virtio-balloon report delay: the host chooses how soon guests hand memory back'
@@ -39,10 +39,10 @@ demo: qemu programs ## boot a guest, steer it, see its memory come back
 	@scripts/build kernel 6.12
 	@scripts/demo
 
-check: qemu guest ## all tests and lint; ends with: N passed, N failed
+check: qemu guest steer-tests ## all tests and lint; ends with: N passed, N failed
 	@scripts/check
 
-check-thorough: qemu guest ## the long ones too: debug kernel, other builds
+check-thorough: qemu guest steer-tests ## the long ones too: debug kernel, other builds
 	@scripts/build qemu-stock
 	@scripts/build qemu-other
 	@scripts/build qemu-fuzz
@@ -105,7 +105,11 @@ stock-facts: qemu ## record what a balloon of unpatched QEMU looks like
 steer: setup ## build balloon-steer: build/steer/balloon-steer
 	@scripts/build programs
 
+steer-tests: setup
+	@scripts/build steer
+
 deb: setup ## Debian packages:      build/deb/*.deb
+	@scripts/setup deb
 	@scripts/deb
 
 fuzz-steer: setup ## SECONDS=N: fuzz what balloon-steer reads, with ASan and UBSan

@@ -23,12 +23,11 @@
 
 #define LEASE_S_MAX (GUEST_LEASE_MS_MAX / 1000)
 
-static int through_daemon(Connection *connection, const char *command,
-                          const char *vm, const char *more)
+static int through_daemon(Connection *connection, const char *command, const char *vm,
+                          const char *more)
 {
     g_autoptr(GError) error = NULL;
-    g_autoptr(JsonNode) answer = connection_ask(connection, command, vm, more,
-                                                &error);
+    g_autoptr(JsonNode) answer = connection_ask(connection, command, vm, more, &error);
 
     return answer ? 0 : command_fail("%s", error->message);
 }
@@ -75,11 +74,11 @@ static Connection *connect_daemon(int *status)
     return connection;
 }
 
-static int pin_through_daemon(Connection *connection, const char *vm,
-                              uint64_t delay_ms, uint64_t for_s)
+static int pin_through_daemon(Connection *connection, const char *vm, uint64_t delay_ms,
+                              uint64_t for_s)
 {
-    g_autofree char *more = g_strdup_printf(
-        "\"delay-ms\":%" PRIu64 ",\"for-s\":%" PRIu64, delay_ms, for_s);
+    g_autofree char *more =
+        g_strdup_printf("\"delay-ms\":%" PRIu64 ",\"for-s\":%" PRIu64, delay_ms, for_s);
 
     return through_daemon(connection, "pin", vm, more);
 }
@@ -90,7 +89,8 @@ int command_set(const Command *command, int argc, char **argv)
     const GOptionEntry entries[] = {
         { "lease", 'l', 0, G_OPTION_ARG_STRING, &lease,
           "withdrawn after this time (5 minutes with a daemon, "
-          "else never)", "S" },
+          "else never)",
+          "S" },
         G_OPTION_ENTRY_NULL
     };
     g_autoptr(Connection) connection = NULL;
@@ -100,8 +100,7 @@ int command_set(const Command *command, int argc, char **argv)
     if (!command_parse(command, &argc, &argv, entries, 2, 2, &status)) {
         return status;
     }
-    if (!command_number("delay in ms", argv[2], GUEST_DELAY_MS_MAX,
-                        &delay_ms) ||
+    if (!command_number("delay in ms", argv[2], GUEST_DELAY_MS_MAX, &delay_ms) ||
         (lease && !command_duration("lease", lease, LEASE_S_MAX, &lease_s))) {
         return STATUS_USAGE;
     }
@@ -113,19 +112,19 @@ int command_set(const Command *command, int argc, char **argv)
         return pin_through_daemon(connection, argv[1], delay_ms,
                                   lease ? lease_s : HOLD_S);
     }
-    return directly(argv[1], &(GuestCommand) {
-        .op = GUEST_OP_SET, .delay_ms = delay_ms, .lease_ms = lease_s * 1000,
-    });
+    return directly(argv[1], &(GuestCommand){
+                                 .op = GUEST_OP_SET,
+                                 .delay_ms = delay_ms,
+                                 .lease_ms = lease_s * 1000,
+                             });
 }
 
 int command_pin(const Command *command, int argc, char **argv)
 {
     g_autofree char *time = NULL;
-    const GOptionEntry entries[] = {
-        { "for", 'f', 0, G_OPTION_ARG_STRING, &time,
-          "how long, such as 90s, 10m or 2h", "T" },
-        G_OPTION_ENTRY_NULL
-    };
+    const GOptionEntry entries[] = { { "for", 'f', 0, G_OPTION_ARG_STRING, &time,
+                                       "how long, such as 90s, 10m or 2h", "T" },
+                                     G_OPTION_ENTRY_NULL };
     g_autoptr(Connection) connection = NULL;
     uint64_t delay_ms, for_s;
     int status;
@@ -137,8 +136,7 @@ int command_pin(const Command *command, int argc, char **argv)
         command_fail("pin: --for is missing: a pin has an end");
         return STATUS_USAGE;
     }
-    if (!command_number("delay in ms", argv[2], GUEST_DELAY_MS_MAX,
-                        &delay_ms) ||
+    if (!command_number("delay in ms", argv[2], GUEST_DELAY_MS_MAX, &delay_ms) ||
         !command_duration("--for", time, CONTROL_PIN_S_MAX, &for_s)) {
         return STATUS_USAGE;
     }
@@ -146,8 +144,9 @@ int command_pin(const Command *command, int argc, char **argv)
     if (connection) {
         return pin_through_daemon(connection, argv[1], delay_ms, for_s);
     }
-    return status ? status : command_fail("a pin is the daemon's, "
-                                          "and no daemon is running");
+    return status ? status
+                  : command_fail("a pin is the daemon's, "
+                                 "and no daemon is running");
 }
 
 int command_unpin(const Command *command, int argc, char **argv)
@@ -168,8 +167,7 @@ int command_unpin(const Command *command, int argc, char **argv)
 static int withdraw_all(Connection *connection, const char *more)
 {
     g_autoptr(GError) error = NULL;
-    g_autoptr(JsonNode) answer = connection_ask(connection, "status", NULL,
-                                                NULL, &error);
+    g_autoptr(JsonNode) answer = connection_ask(connection, "status", NULL, NULL, &error);
     JsonArray *vms;
     int status = 0;
 
@@ -181,8 +179,7 @@ static int withdraw_all(Connection *connection, const char *more)
         JsonObject *vm = json_array_get_object_element(vms, i);
 
         status |= through_daemon(connection, "withdraw",
-                                 json_object_get_string_member(vm, "name"),
-                                 more);
+                                 json_object_get_string_member(vm, "name"), more);
     }
     return status;
 }
@@ -217,11 +214,11 @@ int command_withdraw(const Command *command, int argc, char **argv)
         return status;
     }
     if (!connection) {
-        return directly(all ? NULL : argv[1], &(GuestCommand) {
-            .op = GUEST_OP_WITHDRAW,
-        });
+        return directly(all ? NULL : argv[1], &(GuestCommand){
+                                                  .op = GUEST_OP_WITHDRAW,
+                                              });
     }
     more = g_strdup_printf("\"for-s\":%" PRIu64, for_s);
-    return all ? withdraw_all(connection, more) :
-                 through_daemon(connection, "withdraw", argv[1], more);
+    return all ? withdraw_all(connection, more)
+               : through_daemon(connection, "withdraw", argv[1], more);
 }

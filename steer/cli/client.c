@@ -26,16 +26,15 @@ Connection *connection_new(const char *path, GError **errp)
     Connection *connection;
 
     g_socket_client_set_timeout(client, TIME_OUT_S);
-    socket = g_socket_client_connect(client, G_SOCKET_CONNECTABLE(address),
-                                     NULL, errp);
+    socket = g_socket_client_connect(client, G_SOCKET_CONNECTABLE(address), NULL, errp);
     if (!socket) {
         g_prefix_error(errp, "%s: ", path);
         return NULL;
     }
     connection = g_new0(Connection, 1);
     connection->socket = socket;
-    connection->input = g_data_input_stream_new(
-        g_io_stream_get_input_stream(G_IO_STREAM(socket)));
+    connection->input =
+        g_data_input_stream_new(g_io_stream_get_input_stream(G_IO_STREAM(socket)));
     return connection;
 }
 
@@ -75,8 +74,8 @@ static JsonNode *parse_answer(const char *line, GError **errp)
     return json_object_dup_member(object, "return");
 }
 
-JsonNode *connection_ask(Connection *connection, const char *command,
-                         const char *vm, const char *more, GError **errp)
+JsonNode *connection_ask(Connection *connection, const char *command, const char *vm,
+                         const char *more, GError **errp)
 {
     g_autoptr(GString) request = g_string_new("{\"command\":");
     g_autofree char *line = NULL;
@@ -92,8 +91,8 @@ JsonNode *connection_ask(Connection *connection, const char *command,
     }
     g_string_append(request, "}\n");
     output = g_io_stream_get_output_stream(G_IO_STREAM(connection->socket));
-    if (!g_output_stream_write_all(output, request->str, request->len, NULL,
-                                   NULL, errp)) {
+    if (!g_output_stream_write_all(output, request->str, request->len, NULL, NULL,
+                                   errp)) {
         return NULL;
     }
     line = g_data_input_stream_read_line(connection->input, NULL, NULL, errp);

@@ -24,8 +24,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(Connection, connection_free)
  * @vm: or NULL
  * @more: more members, such as "\"for-s\":5", or NULL
  */
-JsonNode *connection_ask(Connection *connection, const char *command,
-                         const char *vm, const char *more, GError **errp);
+JsonNode *connection_ask(Connection *connection, const char *command, const char *vm,
+                         const char *more, GError **errp);
 
 /* Whether the error of connection_new() means that no daemon runs. */
 bool connection_no_daemon(const GError *error);

@@ -26,8 +26,8 @@ int command_fail(const char *format, ...)
 }
 
 bool command_parse(const Command *command, int *argc, char ***argv,
-                   const GOptionEntry *entries, int arguments_min,
-                   int arguments_max, int *status)
+                   const GOptionEntry *entries, int arguments_min, int arguments_max,
+                   int *status)
 {
     const GOptionEntry common[] = {
         { "config", 'c', 0, G_OPTION_ARG_FILENAME, &config_file,
@@ -59,8 +59,7 @@ bool command_parse(const Command *command, int *argc, char ***argv,
     }
     given = *argc - 1;
     if (given < arguments_min || given > arguments_max) {
-        command_fail("usage: balloon-steer %s %s", command->name,
-                     command->arguments);
+        command_fail("usage: balloon-steer %s %s", command->name, command->arguments);
         return false;
     }
     return true;
@@ -93,16 +92,14 @@ char *command_control(void)
     return config ? g_strdup(config->control_socket) : NULL;
 }
 
-bool command_number(const char *what, const char *text, uint64_t max,
-                    uint64_t *value)
+bool command_number(const char *what, const char *text, uint64_t max, uint64_t *value)
 {
     Span word = { text, strlen(text) };
 
     if (scan_number(word, value) && *value <= max) {
         return true;
     }
-    command_fail("%s '%s': must be a whole number from 0 to %" PRIu64, what,
-                 text, max);
+    command_fail("%s '%s': must be a whole number from 0 to %" PRIu64, what, text, max);
     return false;
 }
 
@@ -124,11 +121,11 @@ bool command_duration(const char *what, const char *text, uint64_t max_s,
         }
     }
     if (scan_number(word, seconds) &&
-        !__builtin_mul_overflow(*seconds, factor, seconds) &&
-        *seconds && *seconds <= max_s) {
+        !__builtin_mul_overflow(*seconds, factor, seconds) && *seconds &&
+        *seconds <= max_s) {
         return true;
     }
-    command_fail("%s '%s': must be a time such as 90s, 10m or 2h, at most %"
-                 PRIu64 " s", what, text, max_s);
+    command_fail("%s '%s': must be a time such as 90s, 10m or 2h, at most %" PRIu64 " s",
+                 what, text, max_s);
     return false;
 }

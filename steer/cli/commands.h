@@ -44,8 +44,8 @@ int command_check_config(const Command *command, int argc, char **argv);
  * @arguments_min, @arguments_max: how many may be left
  */
 bool command_parse(const Command *command, int *argc, char ***argv,
-                   const GOptionEntry *entries, int arguments_min,
-                   int arguments_max, int *status);
+                   const GOptionEntry *entries, int arguments_min, int arguments_max,
+                   int *status);
 
 /* --config, or NULL. */
 const char *command_config_file(void);
@@ -60,8 +60,7 @@ char *command_control(void);
 int command_fail(const char *format, ...) G_GNUC_PRINTF(1, 2);
 
 /* A whole number up to @max; false and said why otherwise. */
-bool command_number(const char *what, const char *text, uint64_t max,
-                    uint64_t *value);
+bool command_number(const char *what, const char *text, uint64_t max, uint64_t *value);
 
 /* "90", "90s", "10m", "2h", "1d" in seconds. */
 bool command_duration(const char *what, const char *text, uint64_t max_s,

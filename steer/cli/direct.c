@@ -80,8 +80,8 @@ static void on_trouble(void *opaque, const Guest *guest, const char *text)
     }
 }
 
-static void start(GPtrArray *backends, const GuestBackendClass *class,
-                  const char *where, const GuestListener *listener)
+static void start(GPtrArray *backends, const GuestBackendClass *class, const char *where,
+                  const GuestListener *listener)
 {
     g_autoptr(GError) error = NULL;
     GuestBackend *backend = NULL;
@@ -128,12 +128,17 @@ unsigned int direct_command(const Config *config, const char *name,
                             const GuestCommand *command, unsigned int *failed)
 {
     Direct d = {
-        .name = name, .command = command,
+        .name = name,
+        .command = command,
         .waiting = g_hash_table_new(NULL, NULL),
     };
     GuestListener listener = {
-        .opaque = &d, .found = on_found, .changed = on_changed,
-        .lost = on_lost, .answered = on_answered, .applied = on_applied,
+        .opaque = &d,
+        .found = on_found,
+        .changed = on_changed,
+        .lost = on_lost,
+        .answered = on_answered,
+        .applied = on_applied,
         .trouble = on_trouble,
     };
     g_autoptr(GPtrArray) backends = g_ptr_array_new();
@@ -141,8 +146,7 @@ unsigned int direct_command(const Config *config, const char *name,
     bool libvirt = *config->libvirt_uri;
 
     if (libvirt) {
-        start(backends, backends_load("libvirt", &error), config->libvirt_uri,
-              &listener);
+        start(backends, backends_load("libvirt", &error), config->libvirt_uri, &listener);
         if (error) {
             fprintf(stderr, "balloon-steer: %s\n", error->message);
         }

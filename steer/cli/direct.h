@@ -16,7 +16,6 @@
  * on stderr, and counted in @failed.
  */
 unsigned int direct_command(const Config *config, const char *name,
-                            const GuestCommand *command,
-                            unsigned int *failed);
+                            const GuestCommand *command, unsigned int *failed);
 
 #endif

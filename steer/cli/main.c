@@ -16,28 +16,27 @@ static const Command commands[] = {
     { "top", "[--delay S]", "the same, again and again", command_top },
     { "explain", "VM", "why a VM is asked for what it is", command_explain },
     { "set", "VM MS [--lease S]", "ask a VM for a delay once", command_set },
-    { "withdraw", "VM | --all", "give a VM its own delay back",
-      command_withdraw },
+    { "withdraw", "VM | --all", "give a VM its own delay back", command_withdraw },
     { "pin", "VM MS --for T", "keep a VM at a delay for a time", command_pin },
     { "unpin", "VM", "end a pin, a set or a withdrawal", command_unpin },
-    { "record", "FILE", "write what the daemon sees, as a trace",
-      command_record },
-    { "simulate", "TRACE", "what the daemon would have done",
-      command_simulate },
+    { "record", "FILE", "write what the daemon sees, as a trace", command_record },
+    { "simulate", "TRACE", "what the daemon would have done", command_simulate },
     { "check-config", "[FILE]", "read the configuration, say what is wrong",
       command_check_config },
 };
 
 static void usage(FILE *out)
 {
-    fprintf(out, "balloon-steer %s: choose how soon guests hand memory back\n\n"
-            "usage: balloon-steer COMMAND ...\n\n", STEER_VERSION);
+    fprintf(out,
+            "balloon-steer %s: choose how soon guests hand memory back\n\n"
+            "usage: balloon-steer COMMAND ...\n\n",
+            STEER_VERSION);
     for (gsize i = 0; i < G_N_ELEMENTS(commands); i++) {
-        fprintf(out, "  %-12s %-20s %s\n", commands[i].name,
-                commands[i].arguments, commands[i].help);
+        fprintf(out, "  %-12s %-20s %s\n", commands[i].name, commands[i].arguments,
+                commands[i].help);
     }
     fprintf(out, "\nballoon-steer COMMAND --help tells the options; "
-            "balloon-steer(1) tells the rest.\n");
+                 "balloon-steer(1) tells the rest.\n");
 }
 
 int main(int argc, char **argv)
@@ -61,7 +60,9 @@ int main(int argc, char **argv)
         usage(stdout);
         return 0;
     }
-    fprintf(stderr, "balloon-steer: there is no command '%s', "
-            "see balloon-steer --help\n", argv[1]);
+    fprintf(stderr,
+            "balloon-steer: there is no command '%s', "
+            "see balloon-steer --help\n",
+            argv[1]);
     return STATUS_USAGE;
 }

@@ -33,8 +33,7 @@ static void print_policy(const Config *config)
     printf("[policy]\n");
     for (size_t i = 0; i < policy_config_keys_count; i++) {
         const PolicyConfigKey *key = &policy_config_keys[i];
-        uint32_t value = *(const uint32_t *)((const char *)&config->policy +
-                                             key->offset);
+        uint32_t value = *(const uint32_t *)((const char *)&config->policy + key->offset);
 
         printf("%s = %u%s\n", key->key, value,
                value == key->standard ? "" : "  (changed)");
@@ -44,11 +43,9 @@ static void print_policy(const Config *config)
 int command_check_config(const Command *command, int argc, char **argv)
 {
     gboolean print = FALSE;
-    const GOptionEntry entries[] = {
-        { "print", 'p', 0, G_OPTION_ARG_NONE, &print,
-          "all values of [policy] that are in force", NULL },
-        G_OPTION_ENTRY_NULL
-    };
+    const GOptionEntry entries[] = { { "print", 'p', 0, G_OPTION_ARG_NONE, &print,
+                                       "all values of [policy] that are in force", NULL },
+                                     G_OPTION_ENTRY_NULL };
     g_autoptr(Config) config = NULL;
     g_autoptr(GError) error = NULL;
     int status;

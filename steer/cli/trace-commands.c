@@ -21,9 +21,9 @@
 
 typedef struct Recorder {
     FILE *file;
-    Connection *connection;     /* or NULL: the host alone */
+    Connection *connection; /* or NULL: the host alone */
     Probe *probe;
-    GHashTable *names;          /* VMs of the last round */
+    GHashTable *names; /* VMs of the last round */
     uint64_t some_events, full_events;
     bool begun;
 } Recorder;
@@ -80,11 +80,10 @@ static bool record_vm(Recorder *r, int64_t time_ms, JsonObject *object)
         .applied_ms = count(object, "applied-ms", POLICY_DELAY_NONE),
         .discarded_bytes = count(object, "discarded-bytes", 0),
         .host_bytes = count(object, "host-bytes", POLICY_BYTES_UNKNOWN),
-        .guest_used_bytes = count(object, "guest-used-bytes",
-                                  POLICY_BYTES_UNKNOWN),
-        .migration = !strcmp(migration, "yes") ? POLICY_MIGRATION_YES :
-                     !strcmp(migration, "no") ? POLICY_MIGRATION_NO :
-                     POLICY_MIGRATION_UNKNOWN,
+        .guest_used_bytes = count(object, "guest-used-bytes", POLICY_BYTES_UNKNOWN),
+        .migration = !strcmp(migration, "yes")  ? POLICY_MIGRATION_YES
+                     : !strcmp(migration, "no") ? POLICY_MIGRATION_NO
+                                                : POLICY_MIGRATION_UNKNOWN,
         .steer = yes(object, "steer"),
         .weight = count(object, "weight", POLICY_WEIGHT_DEFAULT),
         .min_delay_ms = count(object, "min-delay-ms", 0),
@@ -96,8 +95,8 @@ static bool record_vm(Recorder *r, int64_t time_ms, JsonObject *object)
 
 static bool record_vms(Recorder *r, int64_t time_ms, JsonArray *vms)
 {
-    g_autoptr(GHashTable) now = g_hash_table_new_full(g_str_hash, g_str_equal,
-                                                      g_free, NULL);
+    g_autoptr(GHashTable) now =
+        g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     GHashTableIter iter;
     gpointer name;
     bool good = true;
@@ -135,10 +134,8 @@ static bool record_round(Recorder *r, int64_t time_ms, GError **errp)
             return false;
         }
         status = json_node_get_object(answer);
-        good = record_host(r, time_ms,
-                           json_object_get_object_member(status, "host")) &&
-               record_vms(r, time_ms,
-                          json_object_get_array_member(status, "vms"));
+        good = record_host(r, time_ms, json_object_get_object_member(status, "host")) &&
+               record_vms(r, time_ms, json_object_get_array_member(status, "vms"));
     }
     if (!good || fflush(r->file) != 0) {
         g_set_error(errp, G_IO_ERROR, g_io_error_from_errno(errno),
@@ -169,8 +166,7 @@ static int record_loop(Recorder *r, double every_s, int rounds)
             return command_fail("%s", error->message);
         }
         done++;
-    } while ((!rounds || done < rounds) &&
-             poll(&stop, 1, every_s * 1000) == 0);
+    } while ((!rounds || done < rounds) && poll(&stop, 1, every_s * 1000) == 0);
     close(stop.fd);
     fprintf(stderr, "balloon-steer: %d rounds recorded\n", done);
     return 0;
@@ -201,7 +197,7 @@ static int record_to(FILE *file, double every_s, int rounds)
     } else {
         if (!r.connection) {
             fprintf(stderr, "balloon-steer: no daemon is running: "
-                    "the host alone is recorded\n");
+                            "the host alone is recorded\n");
             config->psi = CONFIG_PSI_TOTALS;
             r.probe = probe_new(config, on_psi_event, NULL);
         }
@@ -218,13 +214,11 @@ int command_record(const Command *command, int argc, char **argv)
 {
     double every_s = 1;
     int rounds = 0, status;
-    const GOptionEntry entries[] = {
-        { "every", 'e', 0, G_OPTION_ARG_DOUBLE, &every_s,
-          "seconds between two rounds (1)", "S" },
-        { "count", 'n', 0, G_OPTION_ARG_INT, &rounds,
-          "end after so many rounds", "N" },
-        G_OPTION_ENTRY_NULL
-    };
+    const GOptionEntry entries[] = { { "every", 'e', 0, G_OPTION_ARG_DOUBLE, &every_s,
+                                       "seconds between two rounds (1)", "S" },
+                                     { "count", 'n', 0, G_OPTION_ARG_INT, &rounds,
+                                       "end after so many rounds", "N" },
+                                     G_OPTION_ENTRY_NULL };
     FILE *file;
 
     if (!command_parse(command, &argc, &argv, entries, 1, 1, &status)) {
@@ -248,11 +242,9 @@ int command_record(const Command *command, int argc, char **argv)
 int command_simulate(const Command *command, int argc, char **argv)
 {
     gboolean verbose = FALSE;
-    const GOptionEntry entries[] = {
-        { "verbose", 'v', 0, G_OPTION_ARG_NONE, &verbose,
-          "every command, too", NULL },
-        G_OPTION_ENTRY_NULL
-    };
+    const GOptionEntry entries[] = { { "verbose", 'v', 0, G_OPTION_ARG_NONE, &verbose,
+                                       "every command, too", NULL },
+                                     G_OPTION_ENTRY_NULL };
     g_autoptr(Config) config = NULL;
     g_autoptr(GError) error = NULL;
     ReplayResult result;
@@ -270,8 +262,7 @@ int command_simulate(const Command *command, int argc, char **argv)
     if (!file) {
         return command_fail("%s: %s", argv[1], g_strerror(errno));
     }
-    if (!replay_run(file, argv[1], &config->policy, stdout, verbose, &result,
-                    &error)) {
+    if (!replay_run(file, argv[1], &config->policy, stdout, verbose, &result, &error)) {
         status = command_fail("%s", error->message);
     } else {
         status = 0;

@@ -18,8 +18,8 @@ char *view_ms(int64_t ms)
         return g_strdup_printf("%" G_GINT64_FORMAT " ms", ms);
     }
     if (ms < 10000 && ms % 1000) {
-        return g_strdup_printf("%" G_GINT64_FORMAT ".%" G_GINT64_FORMAT " s",
-                               ms / 1000, ms % 1000 / 100);
+        return g_strdup_printf("%" G_GINT64_FORMAT ".%" G_GINT64_FORMAT " s", ms / 1000,
+                               ms % 1000 / 100);
     }
     if (ms < 600 * 1000) {
         return g_strdup_printf("%" G_GINT64_FORMAT " s", ms / 1000);
@@ -43,8 +43,7 @@ char *view_bytes(int64_t bytes)
     if (unit < 0) {
         return g_strdup_printf("%" G_GINT64_FORMAT " B", bytes);
     }
-    return g_strdup_printf(value < 9.95 ? "%.1f %c" : "%.0f %c", value,
-                           units[unit]);
+    return g_strdup_printf(value < 9.95 ? "%.1f %c" : "%.0f %c", value, units[unit]);
 }
 
 static int64_t number(JsonObject *object, const char *name)
@@ -87,16 +86,16 @@ static void view_host(FILE *out, JsonObject *host)
     g_autofree char *hold = ms_of(host, "hold-left-ms");
     int64_t some = number(host, "psi-some-permille");
 
-    fprintf(out, "%s for %s, because of: %s; delay %s%s%s%s\n",
-            text(host, "state"), since, text(host, "reason"), delay,
+    fprintf(out, "%s for %s, because of: %s; delay %s%s%s%s\n", text(host, "state"),
+            since, text(host, "reason"), delay,
             yes(host, "exhausted") ? "; exhausted" : "",
             yes(host, "dry-run") ? "; dry run" : "",
             yes(host, "stopping") ? "; stopping" : "");
     if (!yes(host, "readable")) {
         fprintf(out, "memory: cannot be read\n");
     } else {
-        fprintf(out, "memory: %s available, %s usable, floor %s", available,
-                usable, floor);
+        fprintf(out, "memory: %s available, %s usable, floor %s", available, usable,
+                floor);
         fprintf(out, *tte == '-' ? "\n" : ", lasts %s\n", tte);
     }
     fprintf(out, "PSI: %s, some %" G_GINT64_FORMAT ".%" G_GINT64_FORMAT " %%; ",
@@ -136,9 +135,9 @@ static void view_vm(FILE *out, JsonObject *vm, int name_columns)
     int64_t churn = number(vm, "churn-permille") / 10;
 
     fprintf(out, "%-*.*s%s %7s %7s %7s %7s %7s %4" G_GINT64_FORMAT "%%  %.14s\n",
-            cut ? name_columns - 1 : name_columns,
-            cut ? name_columns - 1 : name_columns, name, cut ? "~" : "",
-            asked, applied, host, backlog, rate, churn, text(vm, "why"));
+            cut ? name_columns - 1 : name_columns, cut ? name_columns - 1 : name_columns,
+            name, cut ? "~" : "", asked, applied, host, backlog, rate, churn,
+            text(vm, "why"));
 }
 
 void view_status(FILE *out, JsonObject *status, const ViewOptions *options)
@@ -157,10 +156,9 @@ void view_status(FILE *out, JsonObject *status, const ViewOptions *options)
         return;
     }
     g_ptr_array_sort(sorted, compare_vms);
-    fprintf(out, "\n%-*s %7s %7s %7s %7s %7s %5s  %s\n", name_columns, "VM",
-            "ASKED", "APPLIED", "HOST", "BACKLOG", "BACK/S", "CHURN", "WHY");
-    shown = options->rows > 0 ? MIN((guint)options->rows, sorted->len) :
-            sorted->len;
+    fprintf(out, "\n%-*s %7s %7s %7s %7s %7s %5s  %s\n", name_columns, "VM", "ASKED",
+            "APPLIED", "HOST", "BACKLOG", "BACK/S", "CHURN", "WHY");
+    shown = options->rows > 0 ? MIN((guint)options->rows, sorted->len) : sorted->len;
     for (guint i = 0; i < shown; i++) {
         view_vm(out, json_node_get_object(sorted->pdata[i]), name_columns);
     }
@@ -184,8 +182,7 @@ static void explain_why(FILE *out, JsonObject *host, JsonObject *vm)
     fprintf(out, "The host is in %s, because of: %s.\n", text(host, "state"),
             text(host, "reason"));
     if (*wanted == '-') {
-        fprintf(out, "It is to have no request, because: %s.\n",
-                text(vm, "why"));
+        fprintf(out, "It is to have no request, because: %s.\n", text(vm, "why"));
     } else {
         fprintf(out, "It should have a delay of %s, because: %s.\n", wanted,
                 text(vm, "why"));
@@ -199,8 +196,8 @@ static void explain_why(FILE *out, JsonObject *host, JsonObject *vm)
         fprintf(out, "QEMU has not said yet what it knows.\n");
         return;
     }
-    fprintf(out, "QEMU said, %s ago: requested %s, applied %s, lease left %s.\n",
-            age, requested, applied, left);
+    fprintf(out, "QEMU said, %s ago: requested %s, applied %s, lease left %s.\n", age,
+            requested, applied, left);
 }
 
 static void explain_stage(FILE *out, JsonObject *vm)
@@ -211,13 +208,13 @@ static void explain_stage(FILE *out, JsonObject *vm)
         return;
     } else if (!yes(vm, "offered")) {
         fprintf(out, "Its balloon does not offer the report delay: start it "
-                "with report-delay=on.\n");
+                     "with report-delay=on.\n");
     } else if (!yes(vm, "negotiated")) {
         fprintf(out, "Its guest's driver has not taken the feature: an old "
-                "kernel, or virtio_balloon.report_delay=0.\n");
+                     "kernel, or virtio_balloon.report_delay=0.\n");
     } else if (yes(vm, "inhibited")) {
         fprintf(out, "Discards are off in it, so that reports return "
-                "nothing.\n");
+                     "nothing.\n");
     }
     if (g_str_equal(text(vm, "migration"), "yes")) {
         fprintf(out, "It is being migrated: its delay is not shortened.\n");
@@ -234,13 +231,16 @@ static void explain_memory(FILE *out, JsonObject *vm)
     g_autofree char *churned = bytes_of(vm, "churned-bytes");
     g_autofree char *calm = ms_of(vm, "calm-delay-ms");
 
-    fprintf(out, "Memory: %s on the host, %s used as the guest says, "
-            "backlog %s.\n", host, used, backlog);
-    fprintf(out, "Reported %s, discarded %s, taken back soon %s; churn of "
-            "late %" G_GINT64_FORMAT " %%.\n", reported, discarded, churned,
-            number(vm, "churn-permille") / 10);
-    fprintf(out, "Its delay in CALM is %s now; weight %" G_GINT64_FORMAT ".\n",
-            calm, number(vm, "weight"));
+    fprintf(out,
+            "Memory: %s on the host, %s used as the guest says, "
+            "backlog %s.\n",
+            host, used, backlog);
+    fprintf(out,
+            "Reported %s, discarded %s, taken back soon %s; churn of "
+            "late %" G_GINT64_FORMAT " %%.\n",
+            reported, discarded, churned, number(vm, "churn-permille") / 10);
+    fprintf(out, "Its delay in CALM is %s now; weight %" G_GINT64_FORMAT ".\n", calm,
+            number(vm, "weight"));
 }
 
 static void explain_holds(FILE *out, JsonObject *vm)
@@ -251,17 +251,22 @@ static void explain_holds(FILE *out, JsonObject *vm)
     g_autofree char *back_off = ms_of(vm, "back-off-ms");
 
     if (number(vm, "pin-left-ms") >= 0) {
-        fprintf(out, *pin == '-' ? "Withdrawn by an operator, %s%s left.\n" :
-                "Pinned at %s by an operator, %s left.\n",
+        fprintf(out,
+                *pin == '-' ? "Withdrawn by an operator, %s%s left.\n"
+                            : "Pinned at %s by an operator, %s left.\n",
                 *pin == '-' ? "" : pin, pin_left);
     }
     if (number(vm, "rest-left-ms") >= 0) {
-        fprintf(out, "A short delay brought next to nothing: it is left alone "
-                "for %s more.\n", rest);
+        fprintf(out,
+                "A short delay brought next to nothing: it is left alone "
+                "for %s more.\n",
+                rest);
     }
     if (number(vm, "back-off-ms") > 0) {
-        fprintf(out, "Its last command failed or had no answer: %s between "
-                "attempts.\n", back_off);
+        fprintf(out,
+                "Its last command failed or had no answer: %s between "
+                "attempts.\n",
+                back_off);
     }
     if (!json_object_get_boolean_member_with_default(vm, "steer", TRUE)) {
         fprintf(out, "The configuration says steer = no.\n");

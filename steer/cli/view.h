@@ -12,8 +12,8 @@
 #include <json-glib/json-glib.h>
 
 typedef struct ViewOptions {
-    int rows;           /* VMs at most, 0 for all */
-    int columns;        /* at least 80 */
+    int rows;    /* VMs at most, 0 for all */
+    int columns; /* at least 80 */
 } ViewOptions;
 
 /* The host in three lines, then a line for each VM. */

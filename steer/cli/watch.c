@@ -39,9 +39,9 @@ static ViewOptions terminal(void)
 
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 8) {
         /* Four lines above the VMs, one below them. */
-        return (ViewOptions) { size.ws_row - 6, size.ws_col };
+        return (ViewOptions){ size.ws_row - 6, size.ws_col };
     }
-    return (ViewOptions) { 0, 0 };
+    return (ViewOptions){ 0, 0 };
 }
 
 static void print_json(JsonNode *node)
@@ -58,10 +58,9 @@ static void print_json(JsonNode *node)
 int command_status(const Command *command, int argc, char **argv)
 {
     gboolean json = FALSE;
-    const GOptionEntry entries[] = {
-        { "json", 'j', 0, G_OPTION_ARG_NONE, &json, "for programs", NULL },
-        G_OPTION_ENTRY_NULL
-    };
+    const GOptionEntry entries[] = { { "json", 'j', 0, G_OPTION_ARG_NONE, &json,
+                                       "for programs", NULL },
+                                     G_OPTION_ENTRY_NULL };
     ViewOptions all = { 0, terminal().columns };
     g_autofree char *control = NULL;
     g_autoptr(JsonNode) answer = NULL;
@@ -86,10 +85,9 @@ int command_status(const Command *command, int argc, char **argv)
 int command_explain(const Command *command, int argc, char **argv)
 {
     gboolean json = FALSE;
-    const GOptionEntry entries[] = {
-        { "json", 'j', 0, G_OPTION_ARG_NONE, &json, "for programs", NULL },
-        G_OPTION_ENTRY_NULL
-    };
+    const GOptionEntry entries[] = { { "json", 'j', 0, G_OPTION_ARG_NONE, &json,
+                                       "for programs", NULL },
+                                     G_OPTION_ENTRY_NULL };
     g_autofree char *control = NULL;
     g_autoptr(JsonNode) answer = NULL;
     int status;
@@ -114,13 +112,11 @@ int command_top(const Command *command, int argc, char **argv)
 {
     double delay_s = 1;
     int rounds = 0;
-    const GOptionEntry entries[] = {
-        { "delay", 'd', 0, G_OPTION_ARG_DOUBLE, &delay_s,
-          "seconds between two looks (1)", "S" },
-        { "count", 'n', 0, G_OPTION_ARG_INT, &rounds,
-          "end after so many looks", "N" },
-        G_OPTION_ENTRY_NULL
-    };
+    const GOptionEntry entries[] = { { "delay", 'd', 0, G_OPTION_ARG_DOUBLE, &delay_s,
+                                       "seconds between two looks (1)", "S" },
+                                     { "count", 'n', 0, G_OPTION_ARG_INT, &rounds,
+                                       "end after so many looks", "N" },
+                                     G_OPTION_ENTRY_NULL };
     g_autofree char *control = NULL;
     int status;
 

@@ -12,16 +12,15 @@
 const GuestBackendClass *backends_load(const char *name, GError **errp)
 {
     const char *folder = g_getenv("BALLOON_STEER_MODULES");
-    g_autofree char *path = g_strdup_printf("%s/backend-%s.so", folder ?
-                                            folder : STEER_MODULE_FOLDER, name);
+    g_autofree char *path =
+        g_strdup_printf("%s/backend-%s.so", folder ? folder : STEER_MODULE_FOLDER, name);
     const GuestBackendClass *class = NULL;
     GModule *module;
 
     module = g_module_open(path, G_MODULE_BIND_LOCAL);
     if (!module) {
         g_set_error(errp, G_IO_ERROR, G_IO_ERROR_NOT_FOUND,
-                    "the backend '%s' is not installed (%s)", name,
-                    g_module_error());
+                    "the backend '%s' is not installed (%s)", name, g_module_error());
         return NULL;
     }
     if (!g_module_symbol(module, GUEST_BACKEND_SYMBOL, (gpointer *)&class) ||

@@ -27,8 +27,7 @@ typedef struct Bench {
     pid_t daemon;
 } Bench;
 
-static void put(Bench *b, const char *name, const char *format, ...)
-    G_GNUC_PRINTF(3, 4);
+static void put(Bench *b, const char *name, const char *format, ...) G_GNUC_PRINTF(3, 4);
 
 /* Without a moment in which the file is short: the length never changes. */
 static void put(Bench *b, const char *name, const char *format, ...)
@@ -49,17 +48,18 @@ static void put(Bench *b, const char *name, const char *format, ...)
 
 static void available(Bench *b, unsigned int mib)
 {
-    put(b, "proc/meminfo", "MemTotal:       %10u kB\nMemFree:        %10u kB\n"
-        "MemAvailable:   %10u kB\n", 1 << 30, mib * 1024, mib * 1024);
+    put(b, "proc/meminfo",
+        "MemTotal:       %10u kB\nMemFree:        %10u kB\n"
+        "MemAvailable:   %10u kB\n",
+        1 << 30, mib * 1024, mib * 1024);
 }
 
 static void set_up(Bench *b)
 {
     static const char *const folders[] = { "proc", "proc/pressure", "qmp" };
     static const FakeScript hostile[] = {
-        FAKE_STUCK, FAKE_DEAF, FAKE_FLOOD, FAKE_CLOSES, FAKE_LIES,
-        FAKE_GARBAGE, FAKE_NO_GREETING, FAKE_OVERSIZED, FAKE_WRONG_ID,
-        FAKE_DEEP,
+        FAKE_STUCK,   FAKE_DEAF,        FAKE_FLOOD,     FAKE_CLOSES,   FAKE_LIES,
+        FAKE_GARBAGE, FAKE_NO_GREETING, FAKE_OVERSIZED, FAKE_WRONG_ID, FAKE_DEEP,
     };
     g_autofree char *qmp = NULL;
 
@@ -73,17 +73,19 @@ static void set_up(Bench *b)
     put(b, "proc/zoneinfo", "Node 0, zone Normal\n        high 1000\n");
     put(b, "proc/pressure/memory", "some total=0\nfull total=0\n");
     available(b, 100000);
-    put(b, "steer.conf", "[daemon]\nqmp-folder=%s/qmp\ncontrol-socket="
+    put(b, "steer.conf",
+        "[daemon]\nqmp-folder=%s/qmp\ncontrol-socket="
         "%s/control\nlock-file=%s/lock\nproc-folder=%s/proc\npsi=totals\n"
         "metrics-file=%s/metrics\n[policy]\nfloor-mib=1000\nhold-ms=500\n"
-        "hold-max-ms=500\npsi-veto-ms=0\njitter-ms=0\n", b->folder, b->folder,
-        b->folder, b->folder, b->folder);
+        "hold-max-ms=500\npsi-veto-ms=0\njitter-ms=0\n",
+        b->folder, b->folder, b->folder, b->folder, b->folder);
     b->host = fake_host_new(qmp);
     for (unsigned int i = 0; i < b->guests; i++) {
         g_autofree char *name = g_strdup_printf("vm%u", i);
 
-        fake_host_add(b->host, name, i < b->guests - b->hostile ? FAKE_GOOD :
-                      hostile[i % G_N_ELEMENTS(hostile)]);
+        fake_host_add(b->host, name,
+                      i < b->guests - b->hostile ? FAKE_GOOD
+                                                 : hostile[i % G_N_ELEMENTS(hostile)]);
     }
 }
 
@@ -133,8 +135,7 @@ static double rss_mib(Bench *b)
 }
 
 /* When the last of the well-behaved was given a delay in the range; 0: no. */
-static int64_t all_in(Bench *b, uint32_t min_ms, uint32_t max_ms,
-                      int64_t *first_us)
+static int64_t all_in(Bench *b, uint32_t min_ms, uint32_t max_ms, int64_t *first_us)
 {
     int64_t last_us = 0;
 
@@ -151,8 +152,7 @@ static int64_t all_in(Bench *b, uint32_t min_ms, uint32_t max_ms,
     return last_us;
 }
 
-static int64_t wait_all(Bench *b, uint32_t min_ms, uint32_t max_ms,
-                        int64_t *first_us)
+static int64_t wait_all(Bench *b, uint32_t min_ms, uint32_t max_ms, int64_t *first_us)
 {
     int64_t end_us = g_get_monotonic_time() + 60 * G_USEC_PER_SEC;
     int64_t last_us;
@@ -197,10 +197,9 @@ static void cross(Bench *b, int rounds)
     qsort(sending_ms, rounds, sizeof(double), compare);
     printf("rounds,%d\ncrossed_to_last_ms_p50,%.1f\n"
            "crossed_to_last_ms_p99,%.1f\ncrossed_to_last_ms_max,%.1f\n"
-           "first_to_last_ms_p50,%.1f\nfirst_to_last_ms_max,%.1f\n", rounds,
-           total_ms[rounds / 2], total_ms[rounds * 99 / 100],
-           total_ms[rounds - 1], sending_ms[rounds / 2],
-           sending_ms[rounds - 1]);
+           "first_to_last_ms_p50,%.1f\nfirst_to_last_ms_max,%.1f\n",
+           rounds, total_ms[rounds / 2], total_ms[rounds * 99 / 100],
+           total_ms[rounds - 1], sending_ms[rounds / 2], sending_ms[rounds - 1]);
 }
 
 static double share(Bench *b, int seconds)
@@ -235,7 +234,7 @@ int main(int argc, char **argv)
 
     if (argc != 6) {
         fprintf(stderr, "usage: bench-scale BALLOON-STEER GUESTS HOSTILE "
-                "ROUNDS IDLE-S\n");
+                        "ROUNDS IDLE-S\n");
         return 2;
     }
     getrlimit(RLIMIT_NOFILE, &files);

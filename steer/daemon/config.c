@@ -17,9 +17,8 @@
 /* A configuration is a page; this is a mistake, such as a disk image. */
 #define FILE_BYTES_MAX (1024 * 1024)
 
-const char *const config_folders[] = {
-    "/etc/balloon-steer", "/run/balloon-steer", "/usr/lib/balloon-steer", NULL
-};
+const char *const config_folders[] = { "/etc/balloon-steer", "/run/balloon-steer",
+                                       "/usr/lib/balloon-steer", NULL };
 
 /* Strings of the section [daemon]. */
 typedef struct StringKey {
@@ -30,13 +29,11 @@ typedef struct StringKey {
 } StringKey;
 
 static const StringKey string_keys[] = {
-    { "qmp-folder", offsetof(Config, qmp_folder),
-      "/run/balloon-steer/qmp", true },
+    { "qmp-folder", offsetof(Config, qmp_folder), "/run/balloon-steer/qmp", true },
     { "libvirt-uri", offsetof(Config, libvirt_uri), "", true },
-    { "control-socket", offsetof(Config, control_socket),
-      "/run/balloon-steer/control", false },
-    { "lock-file", offsetof(Config, lock_file),
-      "/run/balloon-steer/lock", false },
+    { "control-socket", offsetof(Config, control_socket), "/run/balloon-steer/control",
+      false },
+    { "lock-file", offsetof(Config, lock_file), "/run/balloon-steer/lock", false },
     { "metrics-file", offsetof(Config, metrics_file), "", true },
     { "proc-folder", offsetof(Config, proc_folder), "/proc", false },
 };
@@ -51,12 +48,12 @@ typedef struct VmKey {
 
 static const VmKey vm_keys[] = {
     { "steer", offsetof(ConfigVm, steer), 0, 1, 1, true },
-    { "weight", offsetof(ConfigVm, weight), 1, POLICY_WEIGHT_MAX,
-      POLICY_WEIGHT_DEFAULT, false },
-    { "min-delay-ms", offsetof(ConfigVm, min_delay_ms), 0,
-      POLICY_DELAY_MS_MAX, 0, false },
-    { "max-delay-ms", offsetof(ConfigVm, max_delay_ms), 0,
-      POLICY_DELAY_MS_MAX, 0, false },
+    { "weight", offsetof(ConfigVm, weight), 1, POLICY_WEIGHT_MAX, POLICY_WEIGHT_DEFAULT,
+      false },
+    { "min-delay-ms", offsetof(ConfigVm, min_delay_ms), 0, POLICY_DELAY_MS_MAX, 0,
+      false },
+    { "max-delay-ms", offsetof(ConfigVm, max_delay_ms), 0, POLICY_DELAY_MS_MAX, 0,
+      false },
 };
 
 /* One file while it is read. */
@@ -79,8 +76,7 @@ static char **string_at(void *base, size_t offset)
 }
 
 /* The line of a key, or of its section if @key is NULL; 0 if not found. */
-static unsigned int line_of(const Source *s, const char *group,
-                            const char *key)
+static unsigned int line_of(const Source *s, const char *group, const char *key)
 {
     Span rest = { s->text, s->length }, line;
     unsigned int number = 0, found = 0;
@@ -104,8 +100,8 @@ static unsigned int line_of(const Source *s, const char *group,
     return found;
 }
 
-static void G_GNUC_PRINTF(4, 5) warn(const Source *s, const char *group,
-                                     const char *key, const char *format, ...)
+static void G_GNUC_PRINTF(4, 5)
+    warn(const Source *s, const char *group, const char *key, const char *format, ...)
 {
     g_autofree char *text = NULL;
     va_list arguments;
@@ -114,22 +110,20 @@ static void G_GNUC_PRINTF(4, 5) warn(const Source *s, const char *group,
     text = g_strdup_vprintf(format, arguments);
     va_end(arguments);
     g_ptr_array_add(s->config->warnings,
-                    g_strdup_printf("%s:%u: %s", s->name,
-                                    line_of(s, group, key), text));
+                    g_strdup_printf("%s:%u: %s", s->name, line_of(s, group, key), text));
 }
 
 static bool bad_value(const Source *s, const char *group, const char *key,
                       const char *value, const char *allowed, GError **errp)
 {
     g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
-                "%s:%u: [%s] %s = %s: must be %s", s->name,
-                line_of(s, group, key), group, key, value, allowed);
+                "%s:%u: [%s] %s = %s: must be %s", s->name, line_of(s, group, key), group,
+                key, value, allowed);
     return false;
 }
 
-static bool read_number(const Source *s, const char *group, const char *key,
-                        uint32_t min, uint32_t max, uint32_t *number,
-                        GError **errp)
+static bool read_number(const Source *s, const char *group, const char *key, uint32_t min,
+                        uint32_t max, uint32_t *number, GError **errp)
 {
     g_autofree char *value = g_key_file_get_value(s->keys, group, key, NULL);
     g_autofree char *allowed = NULL;
@@ -156,8 +150,7 @@ static bool read_switch(const Source *s, const char *group, const char *key,
            bad_value(s, group, key, value, "yes or no", errp);
 }
 
-static bool read_psi(const Source *s, const char *group, const char *key,
-                     GError **errp)
+static bool read_psi(const Source *s, const char *group, const char *key, GError **errp)
 {
     static const char *const names[] = { "triggers", "totals", "off", NULL };
     g_autofree char *value = g_key_file_get_value(s->keys, group, key, NULL);
@@ -171,11 +164,10 @@ static bool read_psi(const Source *s, const char *group, const char *key,
     return bad_value(s, group, key, value, "triggers, totals or off", errp);
 }
 
-static bool read_string(const Source *s, const char *group,
-                        const StringKey *known, GError **errp)
+static bool read_string(const Source *s, const char *group, const StringKey *known,
+                        GError **errp)
 {
-    g_autofree char *value = g_key_file_get_string(s->keys, group, known->key,
-                                                   NULL);
+    g_autofree char *value = g_key_file_get_string(s->keys, group, known->key, NULL);
     char **string = string_at(s->config, known->offset);
     bool is_path = !g_str_equal(known->key, "libvirt-uri");
 
@@ -202,8 +194,7 @@ static bool read_daemon(const Source *s, const char *group, const char *key,
         }
     }
     if (g_str_equal(key, "metrics-interval-s")) {
-        return read_number(s, group, key, 1, 3600,
-                           &s->config->metrics_interval_s, errp);
+        return read_number(s, group, key, 1, 3600, &s->config->metrics_interval_s, errp);
     }
     if (g_str_equal(key, "psi")) {
         return read_psi(s, group, key, errp);
@@ -220,26 +211,24 @@ static bool read_policy(const Source *s, const char *group, const char *key,
 
         if (g_str_equal(key, known->key)) {
             return read_number(s, group, key, known->min, known->max,
-                               number_at(&s->config->policy, known->offset),
-                               errp);
+                               number_at(&s->config->policy, known->offset), errp);
         }
     }
     warn(s, group, key, "[%s] has no key '%s': ignored", group, key);
     return true;
 }
 
-static bool read_vm_key(const Source *s, const char *group, const char *key,
-                        ConfigVm *vm, GError **errp)
+static bool read_vm_key(const Source *s, const char *group, const char *key, ConfigVm *vm,
+                        GError **errp)
 {
     for (gsize i = 0; i < G_N_ELEMENTS(vm_keys); i++) {
         const VmKey *known = &vm_keys[i];
         uint32_t *number = number_at(vm, known->offset);
 
         if (g_str_equal(key, known->key)) {
-            return known->is_switch ?
-                   read_switch(s, group, key, number, errp) :
-                   read_number(s, group, key, known->min, known->max, number,
-                               errp);
+            return known->is_switch
+                       ? read_switch(s, group, key, number, errp)
+                       : read_number(s, group, key, known->min, known->max, number, errp);
         }
     }
     warn(s, group, key, "[%s] has no key '%s': ignored", group, key);
@@ -266,14 +255,14 @@ static ConfigVm *vm_add(Config *config, const char *glob)
     return vm;
 }
 
-static bool read_key(const Source *s, const char *group, const char *key,
-                     ConfigVm *vm, GError **errp)
+static bool read_key(const Source *s, const char *group, const char *key, ConfigVm *vm,
+                     GError **errp)
 {
     if (vm) {
         return read_vm_key(s, group, key, vm, errp);
     }
-    return g_str_equal(group, "policy") ? read_policy(s, group, key, errp) :
-                                          read_daemon(s, group, key, errp);
+    return g_str_equal(group, "policy") ? read_policy(s, group, key, errp)
+                                        : read_daemon(s, group, key, errp);
 }
 
 static bool read_group(const Source *s, const char *group, GError **errp)
@@ -298,16 +287,16 @@ static bool read_group(const Source *s, const char *group, GError **errp)
     return true;
 }
 
-static bool read_text(Config *config, const char *name, const char *text,
-                      gsize length, GError **errp)
+static bool read_text(Config *config, const char *name, const char *text, gsize length,
+                      GError **errp)
 {
     g_autoptr(GKeyFile) keys = g_key_file_new();
     g_auto(GStrv) groups = NULL;
     Source s = { config, name, text, length, keys };
 
     if (!g_utf8_validate_len(text, length, NULL)) {
-        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
-                    "%s: is no UTF-8 text", name);
+        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_DATA, "%s: is no UTF-8 text",
+                    name);
         return false;
     }
     if (!g_key_file_load_from_data(keys, text, length, G_KEY_FILE_NONE, errp)) {
@@ -330,15 +319,15 @@ static bool read_file(Config *config, const char *path, GError **errp)
     g_autofree char *text = NULL;
     gsize length;
 
-    info = g_file_query_info(file, G_FILE_ATTRIBUTE_STANDARD_SIZE,
-                             G_FILE_QUERY_INFO_NONE, NULL, errp);
+    info = g_file_query_info(file, G_FILE_ATTRIBUTE_STANDARD_SIZE, G_FILE_QUERY_INFO_NONE,
+                             NULL, errp);
     if (!info) {
         g_prefix_error(errp, "%s: ", path);
         return false;
     }
     if (g_file_info_get_size(info) > FILE_BYTES_MAX) {
-        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
-                    "%s: is longer than 1 MiB", path);
+        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_DATA, "%s: is longer than 1 MiB",
+                    path);
         return false;
     }
     if (!g_file_get_contents(path, &text, &length, errp)) {
@@ -361,14 +350,12 @@ static GPtrArray *find_drop_ins(void)
     GPtrArray *paths = g_ptr_array_new_with_free_func(g_free);
 
     for (const char *const *folder = config_folders; *folder; folder++) {
-        g_autofree char *path = g_strdup_printf("%s/" CONFIG_FILE ".d",
-                                                *folder);
+        g_autofree char *path = g_strdup_printf("%s/" CONFIG_FILE ".d", *folder);
         g_autoptr(GDir) dir = g_dir_open(path, 0, NULL);
         const char *name;
 
         while (dir && (name = g_dir_read_name(dir)) != NULL) {
-            if (g_str_has_suffix(name, ".conf") &&
-                !g_hash_table_contains(seen, name)) {
+            if (g_str_has_suffix(name, ".conf") && !g_hash_table_contains(seen, name)) {
                 /* Name first: that is what they are sorted by. */
                 char *entry = g_strdup_printf("%s\n%s/%s", name, path, name);
 
@@ -413,8 +400,7 @@ static Config *config_new(void)
 
     policy_config_init(&config->policy);
     for (gsize i = 0; i < G_N_ELEMENTS(string_keys); i++) {
-        *string_at(config, string_keys[i].offset) =
-            g_strdup(string_keys[i].standard);
+        *string_at(config, string_keys[i].offset) = g_strdup(string_keys[i].standard);
     }
     config->metrics_interval_s = 15;
     config->vms = g_ptr_array_new_with_free_func(vm_free);
@@ -440,20 +426,18 @@ static bool config_check(const Config *config, GError **errp)
     char message[256];
 
     if (!policy_config_check(&config->policy, message, sizeof(message))) {
-        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_DATA, "[policy] %s",
-                    message);
+        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_DATA, "[policy] %s", message);
         return false;
     }
     for (guint i = 0; i < config->vms->len; i++) {
         const ConfigVm *vm = config->vms->pdata[i];
 
         if (vm->max_delay_ms != CONFIG_UNSET && vm->max_delay_ms &&
-            vm->min_delay_ms != CONFIG_UNSET &&
-            vm->min_delay_ms > vm->max_delay_ms) {
+            vm->min_delay_ms != CONFIG_UNSET && vm->min_delay_ms > vm->max_delay_ms) {
             g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
                         "[vm %s] min-delay-ms = %u: must be max-delay-ms, %u, "
-                        "at most", vm->glob, vm->min_delay_ms,
-                        vm->max_delay_ms);
+                        "at most",
+                        vm->glob, vm->min_delay_ms, vm->max_delay_ms);
             return false;
         }
     }
@@ -464,8 +448,7 @@ Config *config_load(const char *file, GError **errp)
 {
     g_autoptr(Config) config = config_new();
 
-    if (!(file ? read_file(config, file, errp) :
-                 read_usual_files(config, errp)) ||
+    if (!(file ? read_file(config, file, errp) : read_usual_files(config, errp)) ||
         !config_check(config, errp)) {
         return NULL;
     }
@@ -476,8 +459,7 @@ Config *config_parse(const char *text, gsize length, GError **errp)
 {
     g_autoptr(Config) config = config_new();
 
-    if (!read_text(config, "text", text, length, errp) ||
-        !config_check(config, errp)) {
+    if (!read_text(config, "text", text, length, errp) || !config_check(config, errp)) {
         return NULL;
     }
     return g_steal_pointer(&config);

@@ -21,25 +21,25 @@ extern const char *const config_folders[];
 
 typedef struct ConfigVm {
     char *glob;
-    uint32_t steer;             /* 0 or 1 */
+    uint32_t steer; /* 0 or 1 */
     uint32_t weight;
     uint32_t min_delay_ms;
     uint32_t max_delay_ms;
 } ConfigVm;
 
 typedef enum ConfigPsi {
-    CONFIG_PSI_TRIGGERS,        /* else totals, else nothing */
+    CONFIG_PSI_TRIGGERS, /* else totals, else nothing */
     CONFIG_PSI_TOTALS,
     CONFIG_PSI_OFF,
 } ConfigPsi;
 
 typedef struct Config {
     PolicyConfig policy;
-    char *qmp_folder;           /* "" for none */
-    char *libvirt_uri;          /* "" for none */
+    char *qmp_folder;  /* "" for none */
+    char *libvirt_uri; /* "" for none */
     char *control_socket;
     char *lock_file;
-    char *metrics_file;         /* "" for none */
+    char *metrics_file; /* "" for none */
     uint32_t metrics_interval_s;
     ConfigPsi psi;
     char *proc_folder;

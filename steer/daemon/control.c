@@ -67,16 +67,16 @@ static char *error_answer(const char *format, ...)
 }
 
 /* True if it is there and in range; otherwise *@answer says what is wrong. */
-static bool get_number(JsonObject *request, const char *name, int64_t max,
-                       int64_t *value, char **answer)
+static bool get_number(JsonObject *request, const char *name, int64_t max, int64_t *value,
+                       char **answer)
 {
     JsonNode *node = json_object_get_member(request, name);
 
     if (!node || !JSON_NODE_HOLDS_VALUE(node) ||
-        json_node_get_value_type(node) != G_TYPE_INT64 ||
-        json_node_get_int(node) < 0 || json_node_get_int(node) > max) {
-        *answer = error_answer("'%s' must be a number from 0 to %"
-                               G_GINT64_FORMAT, name, max);
+        json_node_get_value_type(node) != G_TYPE_INT64 || json_node_get_int(node) < 0 ||
+        json_node_get_int(node) > max) {
+        *answer =
+            error_answer("'%s' must be a number from 0 to %" G_GINT64_FORMAT, name, max);
         return false;
     }
     *value = json_node_get_int(node);
@@ -88,8 +88,9 @@ static const char *get_text(JsonObject *request, const char *name)
     JsonNode *node = json_object_get_member(request, name);
 
     return node && JSON_NODE_HOLDS_VALUE(node) &&
-           json_node_get_value_type(node) == G_TYPE_STRING ?
-           json_node_get_string(node) : NULL;
+                   json_node_get_value_type(node) == G_TYPE_STRING
+               ? json_node_get_string(node)
+               : NULL;
 }
 
 static char *do_status(Engine *engine, JsonObject *request, const char *vm)
@@ -113,8 +114,7 @@ static char *do_explain(Engine *engine, JsonObject *request, const char *vm)
     return g_string_free(json, FALSE);
 }
 
-static char *pin(Engine *engine, JsonObject *request, const char *vm,
-                 uint32_t delay_ms)
+static char *pin(Engine *engine, JsonObject *request, const char *vm, uint32_t delay_ms)
 {
     Pin pin = { .delay_ms = delay_ms };
     char *answer = NULL;
@@ -126,11 +126,12 @@ static char *pin(Engine *engine, JsonObject *request, const char *vm,
     pin.until_ns = g_get_monotonic_time() * 1000 + for_s * NS_PER_S;
     engine_pin(engine, vm, &pin);
     if (delay_ms == POLICY_DELAY_NONE) {
-        log_vm(G_LOG_LEVEL_MESSAGE, vm, "withdrawn by an operator for %"
-               G_GINT64_FORMAT " s", for_s);
+        log_vm(G_LOG_LEVEL_MESSAGE, vm,
+               "withdrawn by an operator for %" G_GINT64_FORMAT " s", for_s);
     } else {
-        log_vm(G_LOG_LEVEL_MESSAGE, vm, "pinned at %u ms by an operator for %"
-               G_GINT64_FORMAT " s", delay_ms, for_s);
+        log_vm(G_LOG_LEVEL_MESSAGE, vm,
+               "pinned at %u ms by an operator for %" G_GINT64_FORMAT " s", delay_ms,
+               for_s);
     }
     return g_strdup("{\"return\":{}}");
 }
@@ -140,8 +141,7 @@ static char *do_pin(Engine *engine, JsonObject *request, const char *vm)
     int64_t delay_ms;
     char *answer = NULL;
 
-    if (!get_number(request, "delay-ms", POLICY_DELAY_MS_MAX, &delay_ms,
-                    &answer)) {
+    if (!get_number(request, "delay-ms", POLICY_DELAY_MS_MAX, &delay_ms, &answer)) {
         return answer;
     }
     return pin(engine, request, vm, delay_ms);
@@ -168,10 +168,8 @@ static const struct {
     bool needs_vm, changes;
     char *(*run)(Engine *engine, JsonObject *request, const char *vm);
 } commands[] = {
-    { "status", false, false, do_status },
-    { "explain", true, false, do_explain },
-    { "pin", true, true, do_pin },
-    { "withdraw", true, true, do_withdraw },
+    { "status", false, false, do_status }, { "explain", true, false, do_explain },
+    { "pin", true, true, do_pin },         { "withdraw", true, true, do_withdraw },
     { "unpin", true, true, do_unpin },
 };
 
@@ -185,8 +183,7 @@ static char *run_request(Engine *engine, JsonObject *request, bool privileged)
             continue;
         }
         if (commands[i].changes && !privileged) {
-            return error_answer("'%s' is for root and the daemon's own user",
-                                name);
+            return error_answer("'%s' is for root and the daemon's own user", name);
         }
         if (commands[i].needs_vm && !vm) {
             return error_answer("'%s' needs a 'vm'", name);
@@ -197,12 +194,11 @@ static char *run_request(Engine *engine, JsonObject *request, bool privileged)
         }
         return commands[i].run(engine, request, vm);
     }
-    return name ? error_answer("there is no command '%s'", name) :
-                  error_answer("a request needs a 'command'");
+    return name ? error_answer("there is no command '%s'", name)
+                : error_answer("a request needs a 'command'");
 }
 
-char *control_answer(Engine *engine, const char *line, gsize length,
-                     bool privileged)
+char *control_answer(Engine *engine, const char *line, gsize length, bool privileged)
 {
     g_autoptr(JsonParser) parser = json_parser_new_immutable();
 
@@ -210,8 +206,7 @@ char *control_answer(Engine *engine, const char *line, gsize length,
         !json_parser_load_from_data(parser, line, length, NULL)) {
         return error_answer("the request is no JSON object");
     }
-    return run_request(engine,
-                       json_node_get_object(json_parser_get_root(parser)),
+    return run_request(engine, json_node_get_object(json_parser_get_root(parser)),
                        privileged);
 }
 
@@ -259,9 +254,8 @@ static void client_watch(Client *c)
     if (c->time_out) {
         g_source_remove(c->time_out);
     }
-    c->source = g_unix_fd_add_full(G_PRIORITY_LOW, c->fd,
-                                   wanted | G_IO_HUP | G_IO_ERR, client_ready,
-                                   c, NULL);
+    c->source = g_unix_fd_add_full(G_PRIORITY_LOW, c->fd, wanted | G_IO_HUP | G_IO_ERR,
+                                   client_ready, c, NULL);
     c->time_out = g_timeout_add_seconds(CLIENT_IDLE_S, client_too_slow, c);
 }
 
@@ -272,12 +266,11 @@ static void client_next_line(Client *c)
     g_autofree char *answer = NULL;
 
     if (end) {
-        answer = control_answer(c->control->engine, c->in->str,
-                                end - c->in->str, c->privileged);
+        answer = control_answer(c->control->engine, c->in->str, end - c->in->str,
+                                c->privileged);
         g_string_erase(c->in, 0, end - c->in->str + 1);
     } else if (c->in->len >= REQUEST_MAX) {
-        answer = error_answer("the request is longer than %d bytes",
-                              REQUEST_MAX);
+        answer = error_answer("the request is longer than %d bytes", REQUEST_MAX);
         g_string_truncate(c->in, 0);
     } else {
         return;
@@ -289,8 +282,8 @@ static void client_next_line(Client *c)
 static bool client_read(Client *c)
 {
     char buffer[REQUEST_MAX];
-    gssize got = recv(c->fd, buffer, sizeof(buffer) - MIN(c->in->len,
-                      sizeof(buffer) - 1), MSG_DONTWAIT);
+    gssize got = recv(c->fd, buffer, sizeof(buffer) - MIN(c->in->len, sizeof(buffer) - 1),
+                      MSG_DONTWAIT);
 
     if (got < 0) {
         return errno == EAGAIN || errno == EINTR;
@@ -301,8 +294,8 @@ static bool client_read(Client *c)
 
 static bool client_write(Client *c)
 {
-    gssize sent = send(c->fd, c->out->str + c->out_done,
-                       c->out->len - c->out_done, MSG_DONTWAIT | MSG_NOSIGNAL);
+    gssize sent = send(c->fd, c->out->str + c->out_done, c->out->len - c->out_done,
+                       MSG_DONTWAIT | MSG_NOSIGNAL);
 
     if (sent < 0) {
         return errno == EAGAIN || errno == EINTR;

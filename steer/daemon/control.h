@@ -30,7 +30,6 @@ void control_free(Control *control);
  * The answer to one request, without a newline.
  * @privileged: may the one who asks change anything?
  */
-char *control_answer(Engine *engine, const char *line, gsize length,
-                     bool privileged);
+char *control_answer(Engine *engine, const char *line, gsize length, bool privileged);
 
 #endif

@@ -43,8 +43,7 @@ static void write_metrics(Daemon *d, int64_t now_us)
         return;
     }
     d->metrics_us = now_us + config->metrics_interval_s * G_USEC_PER_SEC;
-    if (!metrics_write(d->engine, config->metrics_file, &error) &&
-        !d->metrics_told) {
+    if (!metrics_write(d->engine, config->metrics_file, &error) && !d->metrics_told) {
         log_warning("no metrics: %s", error->message);
     }
     d->metrics_told = error != NULL;
@@ -60,9 +59,8 @@ static void show_status(Daemon *d, int64_t now_us)
     }
     d->shown = o->state;
     d->shown_us = now_us + 60 * G_USEC_PER_SEC;
-    text = g_strdup_printf("%s: %zu VMs, %zu steered",
-                           policy_state_name(o->state), d->engine->vm_count,
-                           o->steered);
+    text = g_strdup_printf("%s: %zu VMs, %zu steered", policy_state_name(o->state),
+                           d->engine->vm_count, o->steered);
     notify_status(text);
 }
 
@@ -111,8 +109,7 @@ static void warn_of_restart(const Config *old, const Config *new)
         g_strcmp0(old->libvirt_uri, new->libvirt_uri) ||
         g_strcmp0(old->control_socket, new->control_socket) ||
         g_strcmp0(old->lock_file, new->lock_file) ||
-        g_strcmp0(old->proc_folder, new->proc_folder) ||
-        old->psi != new->psi) {
+        g_strcmp0(old->proc_folder, new->proc_folder) || old->psi != new->psi) {
         log_warning("qmp-folder, libvirt-uri, control-socket, lock-file, "
                     "proc-folder and psi change with a restart only");
     }
@@ -157,14 +154,12 @@ static bool start_backends(Engine *engine, GError **errp)
     if (*config->libvirt_uri) {
         const GuestBackendClass *class = backends_load("libvirt", errp);
 
-        if (!class || !engine_add_backend(engine, class, config->libvirt_uri,
-                                          errp)) {
+        if (!class || !engine_add_backend(engine, class, config->libvirt_uri, errp)) {
             return false;
         }
     }
     return !*config->qmp_folder ||
-           engine_add_backend(engine, &qmp_backend_class, config->qmp_folder,
-                              errp);
+           engine_add_backend(engine, &qmp_backend_class, config->qmp_folder, errp);
 }
 
 static int daemon_loop(Daemon *d)
@@ -189,10 +184,9 @@ static int daemon_loop(Daemon *d)
     d->loop = g_main_loop_new(NULL, FALSE);
     d->engine->ticked = on_ticked;
     d->engine->opaque = d;
-    log_info("%s; PSI: %s%s", d->options->dry_run ?
-             "dry run: nothing is sent" : "steering",
-             probe_psi_text(d->engine->probe),
-             *config->libvirt_uri ? "; libvirt" : "");
+    log_info("%s; PSI: %s%s",
+             d->options->dry_run ? "dry run: nothing is sent" : "steering",
+             probe_psi_text(d->engine->probe), *config->libvirt_uri ? "; libvirt" : "");
     notify_ready();
     g_main_loop_run(d->loop);
     g_main_loop_unref(d->loop);

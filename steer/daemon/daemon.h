@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 typedef struct DaemonOptions {
-    const char *config_file;    /* NULL for the usual ones */
+    const char *config_file; /* NULL for the usual ones */
     bool dry_run;
 } DaemonOptions;
 

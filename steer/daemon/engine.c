@@ -40,8 +40,7 @@ static size_t index_of(const Guest *guest)
 
 gssize engine_find(const Engine *engine, const char *name)
 {
-    return (gssize)GPOINTER_TO_SIZE(g_hash_table_lookup(engine->by_name,
-                                                        name)) - 1;
+    return (gssize)GPOINTER_TO_SIZE(g_hash_table_lookup(engine->by_name, name)) - 1;
 }
 
 /* The log */
@@ -53,8 +52,7 @@ static bool may_log(Engine *engine)
 
     if (now - engine->lines_ns >= LINES_PERIOD_NS) {
         if (engine->lines_held) {
-            log_info("%u more lines about single VMs were left out",
-                     engine->lines_held);
+            log_info("%u more lines about single VMs were left out", engine->lines_held);
         }
         engine->lines_held = 0;
         engine->lines_left = LINES_PER_PERIOD;
@@ -68,8 +66,7 @@ static bool may_log(Engine *engine)
     return true;
 }
 
-static void tell_vm(Engine *engine, Vm *vm, GLogLevelFlags level,
-                    const char *text)
+static void tell_vm(Engine *engine, Vm *vm, GLogLevelFlags level, const char *text)
 {
     int64_t now = now_ns();
 
@@ -94,10 +91,8 @@ static void table_grow(Engine *engine)
     engine->vm_room = MAX(16, engine->vm_room * 2);
     engine->vms = g_renew(Vm, engine->vms, engine->vm_room);
     engine->states = g_renew(PolicyVm, engine->states, engine->vm_room);
-    engine->samples = g_renew(PolicyVmSample, engine->samples,
-                              engine->vm_room);
-    engine->commands = g_renew(PolicyCommand, engine->commands,
-                               engine->vm_room);
+    engine->samples = g_renew(PolicyVmSample, engine->samples, engine->vm_room);
+    engine->commands = g_renew(PolicyCommand, engine->commands, engine->vm_room);
 }
 
 /* Name and configuration are the operator's view: the same over restarts. */
@@ -136,7 +131,7 @@ static void on_found(void *opaque, Guest *guest)
     table_grow(engine);
     engine->vm_count++;
     vm = &engine->vms[i];
-    *vm = (Vm) {
+    *vm = (Vm){
         .guest = guest,
         .name = g_strdup(guest->name),
         .statm = PROC_FILE_INIT,
@@ -146,14 +141,12 @@ static void on_found(void *opaque, Guest *guest)
     if (engine_find(engine, vm->name) >= 0) {
         /* Another backend has one of that name. */
         g_free(vm->name);
-        vm->name = g_strdup_printf("%s/%s", guest->backend->class->name,
-                                   guest->name);
+        vm->name = g_strdup_printf("%s/%s", guest->backend->class->name, guest->name);
     }
     guest->data = GSIZE_TO_POINTER(i + 1);
     g_hash_table_insert(engine->by_name, vm->name, GSIZE_TO_POINTER(i + 1));
-    policy_vm_init(&engine->states[i], &engine->config->policy,
-                   id_of(vm->name));
-    engine->samples[i] = (PolicyVmSample) {
+    policy_vm_init(&engine->states[i], &engine->config->policy, id_of(vm->name));
+    engine->samples[i] = (PolicyVmSample){
         .requested_ms = POLICY_DELAY_NONE,
         .applied_ms = POLICY_DELAY_NONE,
         .host_bytes = POLICY_BYTES_UNKNOWN,
@@ -207,8 +200,8 @@ static void new_process(Engine *engine, size_t i)
 {
     Vm *vm = &engine->vms[i];
     g_autofree char *pid = g_strdup_printf("%d", vm->guest->pid);
-    g_autofree char *path = g_build_filename(engine->config->proc_folder, pid,
-                                             "statm", NULL);
+    g_autofree char *path =
+        g_build_filename(engine->config->proc_folder, pid, "statm", NULL);
 
     vm->pid = vm->guest->pid;
     proc_file_clear(&vm->statm);
@@ -216,8 +209,7 @@ static void new_process(Engine *engine, size_t i)
         proc_file_init(&vm->statm, path);
     }
     vm->known = false;
-    policy_vm_init(&engine->states[i], &engine->config->policy,
-                   engine->states[i].id);
+    policy_vm_init(&engine->states[i], &engine->config->policy, engine->states[i].id);
 }
 
 static void on_changed(void *opaque, Guest *guest)
@@ -251,8 +243,7 @@ static void on_changed(void *opaque, Guest *guest)
     send_query(engine, i, now_ns());
 }
 
-static void command_answered(Engine *engine, size_t i,
-                             const GuestAnswer *answer)
+static void command_answered(Engine *engine, size_t i, const GuestAnswer *answer)
 {
     PolicyVmSample *s = &engine->samples[i];
 
@@ -285,11 +276,9 @@ static void count_returned(Vm *vm, const GuestInfo *info, int64_t now)
     int64_t passed_ms = (now - vm->known_ns) / NS_PER_MS;
 
     vm->returned_bytes_per_s = 0;
-    if (vm->known && passed_ms > 0 &&
-        info->discarded_bytes > vm->info.discarded_bytes) {
+    if (vm->known && passed_ms > 0 && info->discarded_bytes > vm->info.discarded_bytes) {
         vm->returned_bytes_per_s =
-            (info->discarded_bytes - vm->info.discarded_bytes) / passed_ms *
-            1000;
+            (info->discarded_bytes - vm->info.discarded_bytes) / passed_ms * 1000;
     }
 }
 
@@ -326,15 +315,13 @@ static void query_answered(Engine *engine, size_t i, const GuestAnswer *answer)
     s->requested_ms = vm->info.requested_ms;
     s->applied_ms = vm->info.applied_ms;
     s->discarded_bytes = vm->info.discarded_bytes;
-    s->host_bytes = answer->has_rss ? answer->rss_bytes :
-                    probe_rss(&vm->statm);
+    s->host_bytes = answer->has_rss ? answer->rss_bytes : probe_rss(&vm->statm);
     if (answer->has_used) {
         s->guest_used_bytes = answer->used_bytes;
     }
     if (answer->has_migrating) {
         vm->migration_ns = now;
-        s->migration = answer->migrating ? POLICY_MIGRATION_YES :
-                                           POLICY_MIGRATION_NO;
+        s->migration = answer->migrating ? POLICY_MIGRATION_YES : POLICY_MIGRATION_NO;
     }
     if (first) {
         engine_kick(engine);
@@ -371,8 +358,7 @@ static void on_trouble(void *opaque, const Guest *guest, const char *text)
     Engine *engine = opaque;
 
     if (guest) {
-        tell_vm(engine, &engine->vms[index_of(guest)], G_LOG_LEVEL_WARNING,
-                text);
+        tell_vm(engine, &engine->vms[index_of(guest)], G_LOG_LEVEL_WARNING, text);
     } else {
         log_warning("%s", text);
     }
@@ -385,8 +371,7 @@ void engine_pin(Engine *engine, const char *name, const Pin *pin)
     gssize i = engine_find(engine, name);
 
     if (pin) {
-        g_hash_table_insert(engine->pins, g_strdup(name),
-                            g_memdup2(pin, sizeof(*pin)));
+        g_hash_table_insert(engine->pins, g_strdup(name), g_memdup2(pin, sizeof(*pin)));
     } else {
         g_hash_table_remove(engine->pins, name);
     }
@@ -409,8 +394,7 @@ static gboolean pin_is_over(gpointer name, gpointer pin, gpointer opaque)
 
 /* A tick: measure */
 
-static bool wants_query(const Engine *engine, size_t i, int64_t now,
-                        int64_t interval_ns)
+static bool wants_query(const Engine *engine, size_t i, int64_t now, int64_t interval_ns)
 {
     const Vm *vm = &engine->vms[i];
 
@@ -429,11 +413,10 @@ static bool wants_query(const Engine *engine, size_t i, int64_t now,
  */
 static void send_queries(Engine *engine, int64_t now, int64_t passed_ns)
 {
-    int64_t interval_ns = policy_query_interval_ms(&engine->config->policy,
-                                                   engine->outcome.state) *
-                          NS_PER_MS;
-    size_t share = engine->vm_count * MIN(passed_ns, interval_ns) * 2 /
-                   interval_ns + 4;
+    int64_t interval_ns =
+        policy_query_interval_ms(&engine->config->policy, engine->outcome.state) *
+        NS_PER_MS;
+    size_t share = engine->vm_count * MIN(passed_ns, interval_ns) * 2 / interval_ns + 4;
 
     for (size_t n = 0; n < engine->vm_count && share; n++) {
         size_t i = (engine->query_cursor + n) % engine->vm_count;
@@ -471,12 +454,12 @@ static void act_dry(Engine *engine, const PolicyCommand *c)
     s->reply = POLICY_REPLY_OK;
     if (!c->renewal && may_log(engine)) {
         if (c->action == POLICY_SET) {
-            log_vm(G_LOG_LEVEL_MESSAGE, vm->name, "would be asked for %u ms, "
-                   "lease %u s (%s)", c->delay_ms, c->lease_ms / 1000,
-                   policy_why_name(c->why));
-        } else {
             log_vm(G_LOG_LEVEL_MESSAGE, vm->name,
-                   "the request would be withdrawn");
+                   "would be asked for %u ms, "
+                   "lease %u s (%s)",
+                   c->delay_ms, c->lease_ms / 1000, policy_why_name(c->why));
+        } else {
+            log_vm(G_LOG_LEVEL_MESSAGE, vm->name, "the request would be withdrawn");
         }
     }
 }
@@ -516,9 +499,11 @@ static void log_outcome(Engine *engine)
     g_autofree char *tte = NULL;
 
     if (o->exhausted_changed) {
-        log_info("%s", o->exhausted ?
-                 "exhausted: no VM returns memory any more, a short delay has "
-                 "no more to give" : "no longer exhausted");
+        log_info("%s",
+                 o->exhausted
+                     ? "exhausted: no VM returns memory any more, a short delay has "
+                       "no more to give"
+                     : "no longer exhausted");
     }
     if (o->state == o->from) {
         return;
@@ -527,12 +512,11 @@ static void log_outcome(Engine *engine)
     if (o->tte_ms < 3600 * 1000) {
         tte = g_strdup_printf(", lasts %.1f s", o->tte_ms / 1000.0);
     }
-    text = g_strdup_printf("%s; usable %" G_GUINT64_FORMAT " MiB, floor %"
-                           G_GUINT64_FORMAT " MiB%s; %zu of %zu VMs at %u ms",
-                           policy_reason_name(o->reason),
-                           o->usable_bytes >> 20, o->floor_bytes >> 20,
-                           tte ? tte : "", o->steered, engine->vm_count,
-                           o->delay_ms);
+    text = g_strdup_printf(
+        "%s; usable %" G_GUINT64_FORMAT " MiB, floor %" G_GUINT64_FORMAT
+        " MiB%s; %zu of %zu VMs at %u ms",
+        policy_reason_name(o->reason), o->usable_bytes >> 20, o->floor_bytes >> 20,
+        tte ? tte : "", o->steered, engine->vm_count, o->delay_ms);
     log_transition(policy_state_name(o->from), policy_state_name(o->state),
                    policy_reason_name(o->reason), text);
 }
@@ -557,8 +541,7 @@ static void log_whys(Engine *engine)
         case POLICY_WHY_TAKING_BACK:
         case POLICY_WHY_BACK_OFF:
             if (may_log(engine)) {
-                log_vm(G_LOG_LEVEL_MESSAGE, vm->name, "%s",
-                       policy_why_name(why));
+                log_vm(G_LOG_LEVEL_MESSAGE, vm->name, "%s", policy_why_name(why));
             }
             break;
         default:
@@ -608,8 +591,7 @@ static void tick(Engine *engine)
     engine->sample.vms = engine->samples;
     engine->sample.vm_count = engine->vm_count;
     count = policy_step(&engine->config->policy, &engine->host, engine->states,
-                        &engine->sample, now, engine->commands,
-                        &engine->outcome);
+                        &engine->sample, now, engine->commands, &engine->outcome);
     for (size_t i = 0; i < count; i++) {
         act(engine, &engine->commands[i]);
     }
@@ -619,16 +601,15 @@ static void tick(Engine *engine)
     send_queries(engine, now, passed_ns);
 
     engine->counters.ticks++;
-    engine->counters.tick_ns_max = MAX(engine->counters.tick_ns_max,
-                                       (uint64_t)(now_ns() - now));
+    engine->counters.tick_ns_max =
+        MAX(engine->counters.tick_ns_max, (uint64_t)(now_ns() - now));
     schedule(engine, engine->stopping ? 0 : engine->outcome.next_ns);
     if (engine->ticked) {
         engine->ticked(engine->opaque);
     }
 }
 
-static gboolean timer_dispatch(GSource *source, GSourceFunc callback,
-                               gpointer opaque)
+static gboolean timer_dispatch(GSource *source, GSourceFunc callback, gpointer opaque)
 {
     (void)callback;
     g_source_set_ready_time(source, -1);
@@ -658,15 +639,18 @@ Engine *engine_new(Config *config, bool dry_run)
 
     engine->config = config;
     engine->dry_run = dry_run;
-    engine->listener = (GuestListener) {
-        .opaque = engine, .found = on_found, .changed = on_changed,
-        .lost = on_lost, .answered = on_answered, .applied = on_applied,
+    engine->listener = (GuestListener){
+        .opaque = engine,
+        .found = on_found,
+        .changed = on_changed,
+        .lost = on_lost,
+        .answered = on_answered,
+        .applied = on_applied,
         .trouble = on_trouble,
     };
     engine->backends = g_ptr_array_new();
     engine->by_name = g_hash_table_new(g_str_hash, g_str_equal);
-    engine->pins = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
-                                         g_free);
+    engine->pins = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     engine->started_ns = now_ns();
     policy_host_init(&engine->host, &config->policy, engine->started_ns);
     engine->timer = g_source_new(&timer_funcs, sizeof(GSource));
@@ -700,8 +684,8 @@ void engine_free(Engine *engine)
     g_free(engine);
 }
 
-bool engine_add_backend(Engine *engine, const GuestBackendClass *class,
-                        const char *where, GError **errp)
+bool engine_add_backend(Engine *engine, const GuestBackendClass *class, const char *where,
+                        GError **errp)
 {
     GuestBackend *backend = class->start(where, &engine->listener, errp);
 

@@ -19,20 +19,20 @@
 /* All that is kept of a VM, but for what the policy keeps. */
 typedef struct Vm {
     Guest *guest;
-    char *name;             /* unique */
+    char *name; /* unique */
     ConfigVm config;
     ProcFile statm;
-    pid_t pid;              /* whose statm it is */
+    pid_t pid; /* whose statm it is */
 
     /* The last answer of a query. */
     bool known;
     GuestInfo info;
     int64_t known_ns;
-    int64_t query_ns;       /* when the last one was sent */
+    int64_t query_ns; /* when the last one was sent */
     bool query_out;
     unsigned int queries;
     uint64_t returned_bytes_per_s;
-    int64_t migration_ns;   /* when it was last told whether it migrates */
+    int64_t migration_ns; /* when it was last told whether it migrates */
 
     /* What was last said of it, so as not to say it again. */
     char *told;
@@ -44,7 +44,7 @@ typedef struct Vm {
 } Vm;
 
 typedef struct Pin {
-    uint32_t delay_ms;      /* POLICY_DELAY_NONE: no request */
+    uint32_t delay_ms; /* POLICY_DELAY_NONE: no request */
     int64_t until_ns;
 } Pin;
 
@@ -71,8 +71,8 @@ typedef struct Engine {
     PolicyVmSample *samples;
     PolicyCommand *commands;
     size_t vm_count, vm_room;
-    GHashTable *by_name;    /* name -> index + 1 */
-    GHashTable *pins;       /* name -> Pin; outlive their VM */
+    GHashTable *by_name; /* name -> index + 1 */
+    GHashTable *pins;    /* name -> Pin; outlive their VM */
     size_t query_cursor;
 
     PolicyHost host;
@@ -96,8 +96,8 @@ typedef struct Engine {
 Engine *engine_new(Config *config, bool dry_run);
 void engine_free(Engine *engine);
 
-bool engine_add_backend(Engine *engine, const GuestBackendClass *class,
-                        const char *where, GError **errp);
+bool engine_add_backend(Engine *engine, const GuestBackendClass *class, const char *where,
+                        GError **errp);
 
 /* Takes @config; what can only be set at the start stays as it was. */
 void engine_reload(Engine *engine, Config *config);

@@ -38,8 +38,8 @@ int lock_take(const char *path, GError **errp)
 
     fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (fd < 0) {
-        g_set_error(errp, G_IO_ERROR, g_io_error_from_errno(errno), "%s: %s",
-                    path, g_strerror(errno));
+        g_set_error(errp, G_IO_ERROR, g_io_error_from_errno(errno), "%s: %s", path,
+                    g_strerror(errno));
         return -1;
     }
     if (flock(fd, LOCK_EX | LOCK_NB) == 0) {

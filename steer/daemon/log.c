@@ -12,9 +12,8 @@
 /* Of one kind, for `journalctl MESSAGE_ID=...`. */
 #define TRANSITION_ID "5c1d0b0f6a0e4d1c9d3b7f0c8e21a4b6"
 
-static GLogWriterOutput log_writer(GLogLevelFlags level,
-                                   const GLogField *fields, gsize count,
-                                   gpointer opaque)
+static GLogWriterOutput log_writer(GLogLevelFlags level, const GLogField *fields,
+                                   gsize count, gpointer opaque)
 {
     const char *message = "";
 
@@ -23,8 +22,7 @@ static GLogWriterOutput log_writer(GLogLevelFlags level,
         return G_LOG_WRITER_HANDLED;
     }
     if (g_log_writer_is_journald(STDERR_FILENO) &&
-        g_log_writer_journald(level, fields, count, opaque) ==
-        G_LOG_WRITER_HANDLED) {
+        g_log_writer_journald(level, fields, count, opaque) == G_LOG_WRITER_HANDLED) {
         return G_LOG_WRITER_HANDLED;
     }
     for (gsize i = 0; i < count; i++) {
@@ -62,17 +60,15 @@ void log_vm(GLogLevelFlags level, const char *vm, const char *format, ...)
     va_start(arguments, format);
     text = g_strdup_vprintf(format, arguments);
     va_end(arguments);
-    g_log_structured(G_LOG_DOMAIN, level, "BALLOON_STEER_VM", vm,
-                     "MESSAGE", "%s: %s", vm, text);
+    g_log_structured(G_LOG_DOMAIN, level, "BALLOON_STEER_VM", vm, "MESSAGE", "%s: %s", vm,
+                     text);
 }
 
 void log_transition(const char *from, const char *to, const char *reason,
                     const char *text)
 {
-    g_log_structured(G_LOG_DOMAIN, G_LOG_LEVEL_MESSAGE,
-                     "MESSAGE_ID", TRANSITION_ID,
-                     "BALLOON_STEER_FROM", from,
-                     "BALLOON_STEER_STATE", to,
-                     "BALLOON_STEER_REASON", reason,
-                     "MESSAGE", "%s -> %s: %s", from, to, text);
+    g_log_structured(G_LOG_DOMAIN, G_LOG_LEVEL_MESSAGE, "MESSAGE_ID", TRANSITION_ID,
+                     "BALLOON_STEER_FROM", from, "BALLOON_STEER_STATE", to,
+                     "BALLOON_STEER_REASON", reason, "MESSAGE", "%s -> %s: %s", from, to,
+                     text);
 }

@@ -13,8 +13,7 @@
 void log_init(void);
 
 /* A line of text; GLib's levels become the journal's priorities. */
-void log_text(GLogLevelFlags level, const char *format, ...)
-    G_GNUC_PRINTF(2, 3);
+void log_text(GLogLevelFlags level, const char *format, ...) G_GNUC_PRINTF(2, 3);
 
 /* The same about a VM, whose name is a field of its own. */
 void log_vm(GLogLevelFlags level, const char *vm, const char *format, ...)

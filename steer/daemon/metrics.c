@@ -16,11 +16,10 @@
 #define PREFIX "balloon_steer_"
 #define NS_PER_S 1e9
 
-static void head(GString *text, const char *name, const char *type,
-                 const char *help)
+static void head(GString *text, const char *name, const char *type, const char *help)
 {
-    g_string_append_printf(text, "# HELP " PREFIX "%s %s\n# TYPE " PREFIX
-                           "%s %s\n", name, help, name, type);
+    g_string_append_printf(text, "# HELP " PREFIX "%s %s\n# TYPE " PREFIX "%s %s\n", name,
+                           help, name, type);
 }
 
 static void number(GString *text, const char *name, double value)
@@ -31,15 +30,13 @@ static void number(GString *text, const char *name, double value)
     g_string_append_printf(text, PREFIX "%s %s\n", name, digits);
 }
 
-static void gauge(GString *text, const char *name, const char *help,
-                  double value)
+static void gauge(GString *text, const char *name, const char *help, double value)
 {
     head(text, name, "gauge", help);
     number(text, name, value);
 }
 
-static void counter(GString *text, const char *name, const char *help,
-                    double value)
+static void counter(GString *text, const char *name, const char *help, double value)
 {
     head(text, name, "counter", help);
     number(text, name, value);
@@ -60,8 +57,8 @@ static void label(GString *text, const char *value)
     }
 }
 
-static void labelled(GString *text, const char *name, const char *key,
-                     const char *value, uint64_t count)
+static void labelled(GString *text, const char *name, const char *key, const char *value,
+                     uint64_t count)
 {
     g_string_append_printf(text, PREFIX "%s{%s=\"", name, key);
     label(text, value);
@@ -77,15 +74,16 @@ static void host_metrics(const Engine *engine, GString *text)
         labelled(text, "state", "state", policy_state_name(state),
                  o->state == (PolicyState)state);
     }
-    gauge(text, "usable_bytes", "Memory that the host can still use: available,"
-          " less what is being fought over.", o->usable_bytes);
-    gauge(text, "floor_bytes", "Memory that the host needs to itself.",
-          o->floor_bytes);
-    gauge(text, "pressure_some_ratio", "Share of time that some task waited for"
+    gauge(text, "usable_bytes",
+          "Memory that the host can still use: available,"
+          " less what is being fought over.",
+          o->usable_bytes);
+    gauge(text, "floor_bytes", "Memory that the host needs to itself.", o->floor_bytes);
+    gauge(text, "pressure_some_ratio",
+          "Share of time that some task waited for"
           " memory, of the last second or two.",
           engine->sample.psi_some_permille / 1000.0);
-    gauge(text, "exhausted", "Whether no VM returns memory any more.",
-          o->exhausted);
+    gauge(text, "exhausted", "Whether no VM returns memory any more.", o->exhausted);
     gauge(text, "memory_readable", "Whether the host's memory could be read.",
           engine->sample.readable);
     gauge(text, "vms_steered", "VMs that follow the host's state.", o->steered);
@@ -97,18 +95,15 @@ static void counters(const Engine *engine, GString *text)
 {
     const EngineCounters *c = &engine->counters;
 
-    counter(text, "transitions_total", "Changes of the host's state.",
-            c->transitions);
+    counter(text, "transitions_total", "Changes of the host's state.", c->transitions);
     counter(text, "ticks_total", "Rounds of measuring and deciding.", c->ticks);
-    gauge(text, "tick_seconds_max", "The longest of them.",
-          c->tick_ns_max / NS_PER_S);
+    gauge(text, "tick_seconds_max", "The longest of them.", c->tick_ns_max / NS_PER_S);
     head(text, "commands_total", "counter", "Commands given to VMs.");
     labelled(text, "commands_total", "kind", "set", c->sets);
     labelled(text, "commands_total", "kind", "renew", c->renewals);
     labelled(text, "commands_total", "kind", "withdraw", c->withdrawals);
     labelled(text, "commands_total", "kind", "query", c->queries);
-    head(text, "answers_total", "counter",
-         "What became of set, renew and withdraw.");
+    head(text, "answers_total", "counter", "What became of set, renew and withdraw.");
     labelled(text, "answers_total", "answer", "ok", c->ok);
     labelled(text, "answers_total", "answer", "refused", c->refused);
     labelled(text, "answers_total", "answer", "lost", c->lost);
@@ -150,15 +145,14 @@ static void vm_metrics(const Engine *engine, GString *text)
          "Report delay in force, as the guest says.");
     for (size_t i = 0; i < engine->vm_count; i++) {
         delay(text, "vm_applied_delay_seconds", engine->vms[i].name,
-              engine->vms[i].known ? engine->vms[i].info.applied_ms :
-                                     POLICY_DELAY_NONE);
+              engine->vms[i].known ? engine->vms[i].info.applied_ms : POLICY_DELAY_NONE);
     }
     head(text, "vm_discarded_bytes_total", "counter",
          "Bytes that the VM reported and the host discarded.");
     for (size_t i = 0; i < engine->vm_count; i++) {
         if (engine->vms[i].known) {
-            labelled(text, "vm_discarded_bytes_total", "vm",
-                     engine->vms[i].name, engine->vms[i].info.discarded_bytes);
+            labelled(text, "vm_discarded_bytes_total", "vm", engine->vms[i].name,
+                     engine->vms[i].info.discarded_bytes);
         }
     }
     head(text, "vm_churned_bytes_total", "counter",
@@ -203,16 +197,15 @@ bool metrics_write(const Engine *engine, const char *path, GError **errp)
     int fd;
 
     metrics_format(engine, text);
-    fd = open(other, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
-              0644);
+    fd = open(other, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (fd >= 0) {
         /* Whoever collects it is another user, whatever our umask. */
         good = write_all(fd, text) && fchmod(fd, 0644) == 0;
         good = close(fd) == 0 && good && rename(other, path) == 0;
     }
     if (!good) {
-        g_set_error(errp, G_IO_ERROR, g_io_error_from_errno(errno), "%s: %s",
-                    path, g_strerror(errno));
+        g_set_error(errp, G_IO_ERROR, g_io_error_from_errno(errno), "%s: %s", path,
+                    g_strerror(errno));
     }
     return good;
 }

@@ -47,8 +47,7 @@ void notify_ready(void)
 void notify_reloading(void)
 {
     g_autofree char *text = g_strdup_printf(
-        "RELOADING=1\nMONOTONIC_USEC=%" G_GINT64_FORMAT,
-        g_get_monotonic_time());
+        "RELOADING=1\nMONOTONIC_USEC=%" G_GINT64_FORMAT, g_get_monotonic_time());
 
     notify_send(text);
 }

@@ -81,13 +81,13 @@ static gboolean psi_ready(gint fd, GIOCondition condition, gpointer opaque)
     return G_SOURCE_CONTINUE;
 }
 
-static bool psi_open(Probe *probe, PsiSource *s, PsiKind kind,
-                     unsigned int percent, GError **errp)
+static bool psi_open(Probe *probe, PsiSource *s, PsiKind kind, unsigned int percent,
+                     GError **errp)
 {
     GSource *source;
 
-    s->fd = psi_trigger_open(probe->pressure.path, kind, percent,
-                             &probe->window_ms, errp);
+    s->fd =
+        psi_trigger_open(probe->pressure.path, kind, percent, &probe->window_ms, errp);
     if (s->fd < 0) {
         return false;
     }
@@ -135,7 +135,8 @@ static void psi_start(Probe *probe, ConfigPsi wanted, int64_t now_ns)
     }
     if (!psi_read(probe, &probe->last, &error)) {
         log_warning("no pressure stall information (%s): "
-                    "only available memory is watched", error->message);
+                    "only available memory is watched",
+                    error->message);
         g_strlcpy(probe->psi_text, "none", sizeof(probe->psi_text));
         return;
     }
@@ -177,17 +178,15 @@ static void psi_sample(Probe *probe, PolicySample *sample, int64_t now_ns)
     }
     tell(&probe->psi_told, NULL, "pressure stall information");
     sample->psi = true;
-    sample->psi_some_permille = permille_of(probe->last.some_us,
-                                            probe->old.some_us,
-                                            now_ns - probe->old_ns);
-    full_permille = permille_of(probe->last.full_us, probe->old.full_us,
-                                now_ns - probe->old_ns);
+    sample->psi_some_permille =
+        permille_of(probe->last.some_us, probe->old.some_us, now_ns - probe->old_ns);
+    full_permille =
+        permille_of(probe->last.full_us, probe->old.full_us, now_ns - probe->old_ns);
     if (probe->psi == CONFIG_PSI_TRIGGERS) {
         sample->psi_some_events = probe->some_events;
         sample->psi_full_events = probe->full_events;
     } else {
-        sample->psi_some_events =
-            sample->psi_some_permille >= PSI_SOME_PERCENT * 10;
+        sample->psi_some_events = sample->psi_some_permille >= PSI_SOME_PERCENT * 10;
         sample->psi_full_events = full_permille >= PSI_FULL_PERCENT * 10;
     }
     probe->some_events = 0;
@@ -211,8 +210,7 @@ static void read_watermark(Probe *probe, int64_t now_ns)
     probe->high_read_ns = now_ns;
     length = proc_file_read(&probe->zoneinfo, text, ZONEINFO_MAX, &error);
     if (length >= 0) {
-        zoneinfo_parse(text, length, probe->page_bytes, &probe->high_bytes,
-                       &error);
+        zoneinfo_parse(text, length, probe->page_bytes, &probe->high_bytes, &error);
     }
     tell(&probe->zoneinfo_told, error, "the zones' watermarks");
 }
@@ -225,8 +223,7 @@ static void read_meminfo(Probe *probe, PolicySample *sample)
     Meminfo info;
 
     length = proc_file_read(&probe->meminfo, text, sizeof(text), &error);
-    sample->readable = length >= 0 && meminfo_parse(text, length, &info,
-                                                    &error);
+    sample->readable = length >= 0 && meminfo_parse(text, length, &info, &error);
     if (sample->readable) {
         sample->ram_bytes = info.total_bytes;
         sample->available_bytes = info.available_bytes;
@@ -273,16 +270,13 @@ const char *probe_psi_text(const Probe *probe)
     return probe->psi_text;
 }
 
-Probe *probe_new(const Config *config, void (*psi_event)(void *opaque),
-                 void *opaque)
+Probe *probe_new(const Config *config, void (*psi_event)(void *opaque), void *opaque)
 {
     Probe *probe = g_new0(Probe, 1);
-    g_autofree char *meminfo = g_build_filename(config->proc_folder,
-                                                "meminfo", NULL);
-    g_autofree char *zoneinfo = g_build_filename(config->proc_folder,
-                                                 "zoneinfo", NULL);
-    g_autofree char *pressure = g_build_filename(config->proc_folder,
-                                                 "pressure/memory", NULL);
+    g_autofree char *meminfo = g_build_filename(config->proc_folder, "meminfo", NULL);
+    g_autofree char *zoneinfo = g_build_filename(config->proc_folder, "zoneinfo", NULL);
+    g_autofree char *pressure =
+        g_build_filename(config->proc_folder, "pressure/memory", NULL);
 
     proc_file_init(&probe->meminfo, meminfo);
     proc_file_init(&probe->zoneinfo, zoneinfo);

@@ -13,8 +13,7 @@
 typedef struct Probe Probe;
 
 /* @psi_event: called in the main thread, at once, for each PSI event. */
-Probe *probe_new(const Config *config, void (*psi_event)(void *opaque),
-                 void *opaque);
+Probe *probe_new(const Config *config, void (*psi_event)(void *opaque), void *opaque);
 void probe_free(Probe *probe);
 
 /* Fill in all of a sample but the VMs, and start counting events anew. */

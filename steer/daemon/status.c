@@ -79,14 +79,14 @@ static void put_host(const Engine *engine, GString *json)
     put_text(json, "reason", policy_reason_name(o->reason));
     put_text(json, "held-by", policy_hold_name(o->held_by));
     put_count(json, "hold-left-ms", MAX(o->hold_left_ms, 0));
-    put_count(json, "in-state-ms", engine->host.entered_ns ?
-              (now_ns - engine->host.entered_ns) / NS_PER_MS : 0);
+    put_count(json, "in-state-ms",
+              engine->host.entered_ns ? (now_ns - engine->host.entered_ns) / NS_PER_MS
+                                      : 0);
     put_bool(json, "readable", engine->sample.readable);
     put_bytes(json, "ram-bytes", engine->sample.ram_bytes);
     put_bytes(json, "available-bytes", engine->sample.available_bytes);
     put_bytes(json, "free-bytes", engine->sample.free_bytes);
-    put_bytes(json, "high-watermark-bytes",
-              engine->sample.high_watermark_bytes);
+    put_bytes(json, "high-watermark-bytes", engine->sample.high_watermark_bytes);
     put_bytes(json, "usable-bytes", o->usable_bytes);
     put_bytes(json, "floor-bytes", o->floor_bytes);
     if (o->tte_ms != POLICY_TTE_MS_NEVER) {
@@ -124,7 +124,8 @@ static void put_info(GString *json, const GuestInfo *info)
 static void put_vm(const Engine *engine, size_t i, GString *json)
 {
     static const char *const migrations[] = {
-        [POLICY_MIGRATION_NO] = "no", [POLICY_MIGRATION_YES] = "yes",
+        [POLICY_MIGRATION_NO] = "no",
+        [POLICY_MIGRATION_YES] = "yes",
         [POLICY_MIGRATION_UNKNOWN] = "unknown",
     };
     const PolicyVmSample *s = &engine->samples[i];
@@ -189,12 +190,12 @@ void status_explain(const Engine *engine, size_t i, GString *json)
     put_count(json, "churned-bytes", state->churned_total_bytes);
     if (s->pin_until_ns > now_ns) {
         put_ms(json, "pin-ms", s->pin_ms);
-        put_count(json, "pin-left-ms", s->pin_until_ns == INT64_MAX ? 0 :
-                  (s->pin_until_ns - now_ns) / NS_PER_MS);
+        put_count(json, "pin-left-ms",
+                  s->pin_until_ns == INT64_MAX ? 0
+                                               : (s->pin_until_ns - now_ns) / NS_PER_MS);
     }
     if (state->rest_until_ns > now_ns) {
-        put_count(json, "rest-left-ms",
-                  (state->rest_until_ns - now_ns) / NS_PER_MS);
+        put_count(json, "rest-left-ms", (state->rest_until_ns - now_ns) / NS_PER_MS);
     }
     if (vm->known) {
         put_count(json, "answer-age-ms", (now_ns - vm->known_ns) / NS_PER_MS);

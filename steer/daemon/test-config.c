@@ -38,13 +38,11 @@ static void test_every_key(void)
 {
     for (size_t i = 0; i < policy_config_keys_count; i++) {
         const PolicyConfigKey *key = &policy_config_keys[i];
-        g_autofree char *above = g_strdup_printf(
-            "[policy]\n%s = %" G_GUINT64_FORMAT "\n", key->key,
-            (uint64_t)key->max + 1);
-        g_autofree char *standard = g_strdup_printf("[policy]\n%s = %u\n",
-                                                    key->key, key->standard);
-        g_autofree char *range = g_strdup_printf("from %u to %u", key->min,
-                                                 key->max);
+        g_autofree char *above = g_strdup_printf("[policy]\n%s = %" G_GUINT64_FORMAT "\n",
+                                                 key->key, (uint64_t)key->max + 1);
+        g_autofree char *standard =
+            g_strdup_printf("[policy]\n%s = %u\n", key->key, key->standard);
+        g_autofree char *range = g_strdup_printf("from %u to %u", key->min, key->max);
         g_autoptr(GError) error = NULL;
         g_autoptr(Config) good = parse(standard, NULL);
         g_autoptr(Config) bad = parse(above, &error);
@@ -77,7 +75,7 @@ static void test_refused(void)
         { "[daemon]\nlock-file =\n", "must be a path" },
         { "[daemon]\nmetrics-interval-s = 0\n", "from 1 to 3600" },
         { "[vm a*]\nsteer = perhaps\n", "text:2: [vm a*] steer = perhaps: must "
-          "be yes or no" },
+                                        "be yes or no" },
         { "[vm a*]\nweight = 0\n", "from 1 to 10000" },
         { "[vm a]\nmin-delay-ms = 9\nmax-delay-ms = 8\n",
           "[vm a] min-delay-ms = 9: must be max-delay-ms, 8, at most" },
@@ -100,7 +98,8 @@ static void test_refused(void)
 static void test_warnings(void)
 {
     g_autoptr(Config) config = parse("[policy]\nfast = 1\n\n[colours]\nx = 1\n"
-                                     "[vm *]\nwait = 5\n", NULL);
+                                     "[vm *]\nwait = 5\n",
+                                     NULL);
 
     g_assert_nonnull(config);
     g_assert_cmpuint(config->warnings->len, ==, 3);
@@ -115,9 +114,9 @@ static void test_warnings(void)
 /* Of two sections that match, the later one's keys win, key by key. */
 static void test_globs(void)
 {
-    g_autoptr(Config) config = parse(
-        "[vm web*]\nweight = 200\nmax-delay-ms = 5000\n"
-        "[vm web1]\nweight = 300\n[vm *-db]\nsteer = no\n", NULL);
+    g_autoptr(Config) config = parse("[vm web*]\nweight = 200\nmax-delay-ms = 5000\n"
+                                     "[vm web1]\nweight = 300\n[vm *-db]\nsteer = no\n",
+                                     NULL);
 
     g_assert_nonnull(config);
     g_assert_cmpuint(config_vm(config, "web1").weight, ==, 300);
@@ -158,8 +157,7 @@ static void test_files(void)
     g_assert_nonnull(strstr(error->message, "longer than 1 MiB"));
     g_clear_error(&error);
 
-    g_assert_true(g_file_set_contents(path, "[policy]\nfloor-mib=7\n", -1,
-                                      NULL));
+    g_assert_true(g_file_set_contents(path, "[policy]\nfloor-mib=7\n", -1, NULL));
     config = config_load(path, &error);
     g_assert_no_error(error);
     g_assert_cmpuint(config->policy.floor_mib, ==, 7);
@@ -178,12 +176,10 @@ static void test_installed_file(void)
 
     g_assert_no_error(error);
     g_assert_cmpuint(config->warnings->len, ==, 0);
-    g_assert_true(g_file_get_contents(g_getenv("STEER_CONF"), &text, NULL,
-                                      NULL));
+    g_assert_true(g_file_get_contents(g_getenv("STEER_CONF"), &text, NULL, NULL));
     for (size_t i = 0; i < policy_config_keys_count; i++) {
         const PolicyConfigKey *key = &policy_config_keys[i];
-        g_autofree char *line = g_strdup_printf("#%s = %u\n", key->key,
-                                                key->standard);
+        g_autofree char *line = g_strdup_printf("#%s = %u\n", key->key, key->standard);
 
         if (!strstr(text, line)) {
             g_error("%s is not in balloon-steer.conf", line);
@@ -206,20 +202,16 @@ static void test_requests(void)
     } cases[] = {
         { "", "{\"error\":\"the request is no JSON object\"}", true },
         { "[]", "{\"error\":\"the request is no JSON object\"}", true },
-        { "{\"command\":", "{\"error\":\"the request is no JSON object\"}",
-          true },
+        { "{\"command\":", "{\"error\":\"the request is no JSON object\"}", true },
         { "{}", "{\"error\":\"a request needs a 'command'\"}", true },
-        { "{\"command\":5}", "{\"error\":\"a request needs a 'command'\"}",
+        { "{\"command\":5}", "{\"error\":\"a request needs a 'command'\"}", true },
+        { "{\"command\":\"x\\\"y\"}", "{\"error\":\"there is no command 'x\\\"y'\"}",
           true },
-        { "{\"command\":\"x\\\"y\"}",
-          "{\"error\":\"there is no command 'x\\\"y'\"}", true },
-        { "{\"command\":\"explain\"}", "{\"error\":\"'explain' needs a 'vm'\"}",
+        { "{\"command\":\"explain\"}", "{\"error\":\"'explain' needs a 'vm'\"}", true },
+        { "{\"command\":\"explain\",\"vm\":\"a\"}", "{\"error\":\"there is no VM 'a'\"}",
           true },
-        { "{\"command\":\"explain\",\"vm\":\"a\"}",
-          "{\"error\":\"there is no VM 'a'\"}", true },
         { "{\"command\":\"pin\",\"vm\":\"a\"}",
-          "{\"error\":\"'pin' is for root and the daemon's own user\"}",
-          false },
+          "{\"error\":\"'pin' is for root and the daemon's own user\"}", false },
     };
     g_autoptr(GError) error = NULL;
     Config *config = parse("[daemon]\npsi = off\n", &error);
@@ -229,8 +221,7 @@ static void test_requests(void)
     g_assert_no_error(error);
     engine = engine_new(config, true);
     for (gsize i = 0; i < G_N_ELEMENTS(cases); i++) {
-        g_autofree char *answer = ask(engine, cases[i].request,
-                                      cases[i].privileged);
+        g_autofree char *answer = ask(engine, cases[i].request, cases[i].privileged);
 
         g_assert_cmpstr(answer, ==, cases[i].answer);
     }

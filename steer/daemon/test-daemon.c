@@ -54,24 +54,26 @@ static void put_file(Fixture *f, const char *name, const char *text)
 /* Of the same length always, so that no reader sees a mixture of two. */
 static void set_available(Fixture *f, unsigned int mib)
 {
-    g_autofree char *text = g_strdup_printf(
-        "MemTotal:       %10u kB\nMemFree:        %10u kB\n"
-        "MemAvailable:   %10u kB\n", 65536 * 1024, mib * 1024, mib * 1024);
+    g_autofree char *text =
+        g_strdup_printf("MemTotal:       %10u kB\nMemFree:        %10u kB\n"
+                        "MemAvailable:   %10u kB\n",
+                        65536 * 1024, mib * 1024, mib * 1024);
 
     put_file(f, "proc/meminfo", text);
 }
 
 static void set_pressure(Fixture *f, unsigned int some_us, unsigned int full_us)
 {
-    g_autofree char *text = g_strdup_printf(
-        "some avg10=0.00 avg60=0.00 avg300=0.00 total=%010u\n"
-        "full avg10=0.00 avg60=0.00 avg300=0.00 total=%010u\n",
-        some_us, full_us);
+    g_autofree char *text =
+        g_strdup_printf("some avg10=0.00 avg60=0.00 avg300=0.00 total=%010u\n"
+                        "full avg10=0.00 avg60=0.00 avg300=0.00 total=%010u\n",
+                        some_us, full_us);
 
     put_file(f, "proc/pressure/memory", text);
 }
 
-#define POLICY "[policy]\nfloor-mib = 1000\nhold-ms = 300\nhold-max-ms = 300\n" \
+#define POLICY                                                                           \
+    "[policy]\nfloor-mib = 1000\nhold-ms = 300\nhold-max-ms = 300\n"                     \
     "psi-veto-ms = 300\njitter-ms = 100\n"
 
 static void put_config(Fixture *f, const char *more)
@@ -148,8 +150,7 @@ static void tear_down(Fixture *f, gconstpointer data)
     g_free(f->binary);
 }
 
-static GSubprocess *spawn(Fixture *f, GSubprocessFlags flags, const char *first,
-                          ...)
+static GSubprocess *spawn(Fixture *f, GSubprocessFlags flags, const char *first, ...)
 {
     g_autoptr(GPtrArray) words = g_ptr_array_new();
     g_autofree char *config = path_of(f, "steer.conf");
@@ -168,8 +169,7 @@ static GSubprocess *spawn(Fixture *f, GSubprocessFlags flags, const char *first,
     }
     va_end(arguments);
     g_ptr_array_add(words, NULL);
-    process = g_subprocess_newv((const char *const *)words->pdata, flags,
-                                &error);
+    process = g_subprocess_newv((const char *const *)words->pdata, flags, &error);
     g_assert_no_error(error);
     return process;
 }
@@ -216,17 +216,18 @@ static bool logged(Fixture *f, const char *words)
     return strstr(log, words) != NULL;
 }
 
-#define WAIT_UNTIL(f, condition, ms)                                       \
-    do {                                                                   \
-        int64_t end_us_ = g_get_monotonic_time() + (ms) * INT64_C(1000);   \
-        while (!(condition)) {                                             \
-            if (g_get_monotonic_time() > end_us_) {                        \
-                g_autofree char *log_ = read_file(f, "log");               \
-                g_error("not in %d ms: %s; the daemon's log:\n%s", (ms),   \
-                        #condition, log_);                                 \
-            }                                                              \
-            g_usleep(2000);                                                \
-        }                                                                  \
+#define WAIT_UNTIL(f, condition, ms)                                                     \
+    do {                                                                                 \
+        int64_t end_us_ = g_get_monotonic_time();                                        \
+        end_us_ += INT64_C(1000) * (ms);                                                 \
+        while (!(condition)) {                                                           \
+            if (g_get_monotonic_time() > end_us_) {                                      \
+                g_autofree char *log_ = read_file(f, "log");                             \
+                g_error("not in %d ms: %s; the daemon's log:\n%s", (ms), #condition,     \
+                        log_);                                                           \
+            }                                                                            \
+            g_usleep(2000);                                                              \
+        }                                                                                \
     } while (0)
 
 /* A sanitizer or valgrind takes its time. */
@@ -254,17 +255,15 @@ static bool all_are(Fixture *f, uint32_t ms)
     return all_between(f, ms, ms);
 }
 
-static char *run_command(Fixture *f, int expected, const char *first,
-                         const char *second, const char *third,
-                         const char *fourth)
+static char *run_command(Fixture *f, int expected, const char *first, const char *second,
+                         const char *third, const char *fourth)
 {
     g_autoptr(GSubprocess) process = NULL;
     g_autoptr(GError) error = NULL;
     char *output = NULL;
 
-    process = spawn(f, G_SUBPROCESS_FLAGS_STDOUT_PIPE |
-                    G_SUBPROCESS_FLAGS_STDERR_MERGE, first, second, third,
-                    fourth, NULL);
+    process = spawn(f, G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_MERGE,
+                    first, second, third, fourth, NULL);
     g_subprocess_communicate_utf8(process, NULL, NULL, &output, NULL, &error);
     g_assert_no_error(error);
     if (!g_subprocess_get_if_exited(process) ||
@@ -274,11 +273,11 @@ static char *run_command(Fixture *f, int expected, const char *first,
     return output;
 }
 
-#define ASSERT_SAYS(output, words)                                  \
-    do {                                                            \
-        if (!strstr(output, words)) {                               \
-            g_error("'%s' is not in: %s", words, output);           \
-        }                                                           \
+#define ASSERT_SAYS(output, words)                                                       \
+    do {                                                                                 \
+        if (!strstr(output, words)) {                                                    \
+            g_error("'%s' is not in: %s", words, output);                                \
+        }                                                                                \
     } while (0)
 
 static void start_calm(Fixture *f)
@@ -308,7 +307,8 @@ static void test_steers(Fixture *f, gconstpointer data)
         last_us = MAX(last_us, guest.set_us);
     }
     g_test_message("all short %" G_GINT64_FORMAT " ms after the memory was "
-                   "gone, tick included", (last_us - crossed_us) / 1000);
+                   "gone, tick included",
+                   (last_us - crossed_us) / 1000);
     g_assert_cmpint(last_us - crossed_us, <, 1200 * 1000);
 
     set_available(f, 20000);
@@ -329,7 +329,10 @@ static void test_steps_down_one_at_a_time(Fixture *f, gconstpointer data)
     g_autofree char *log = NULL;
     const char *at;
     static const char *const steps[] = {
-        "URGENT -> TIGHT", "TIGHT -> WATCH", "WATCH -> EASY", "EASY -> CALM",
+        "URGENT -> TIGHT",
+        "TIGHT -> WATCH",
+        "WATCH -> EASY",
+        "EASY -> CALM",
     };
 
     (void)data;
@@ -447,7 +450,7 @@ static void test_second_daemon(Fixture *f, gconstpointer data)
 static void test_hostile_beside(Fixture *f, gconstpointer data)
 {
     static const FakeScript hostile[] = {
-        FAKE_STUCK, FAKE_DEAF, FAKE_FLOOD, FAKE_CLOSES, FAKE_LIES,
+        FAKE_STUCK,   FAKE_DEAF,        FAKE_FLOOD,     FAKE_CLOSES,   FAKE_LIES,
         FAKE_GARBAGE, FAKE_NO_GREETING, FAKE_OVERSIZED, FAKE_WRONG_ID,
     };
     int64_t crossed_us, last_us = 0;
@@ -576,7 +579,7 @@ static void test_reload(Fixture *f, gconstpointer data)
     (void)data;
     start_calm(f);
     put_config(f, "colour = blue\n[vm vm1]\nsteer = no\n[vm vm2*]\n"
-               "max-delay-ms = 5000\n[vm *3]\nmax-delay-ms = 6000\n");
+                  "max-delay-ms = 5000\n[vm *3]\nmax-delay-ms = 6000\n");
     g_subprocess_send_signal(f->daemon, SIGHUP);
     WAIT_UNTIL(f, look(f, 1).requested_ms == NONE, SOON_MS);
     WAIT_UNTIL(f, look(f, 2).requested_ms == 5000, SOON_MS);
@@ -603,12 +606,13 @@ static void test_metrics(Fixture *f, gconstpointer data)
     start_calm(f);
     g_usleep(1500 * 1000);
     set_available(f, 900);
-    WAIT_UNTIL(f, (g_free(text), text = read_file(f, "metrics.prom"),
-                   strstr(text, "asked_delay_seconds{vm=\"vm0\"} 0.050")),
+    WAIT_UNTIL(f,
+               (g_free(text), text = read_file(f, "metrics.prom"),
+                strstr(text, "asked_delay_seconds{vm=\"vm0\"} 0.050")),
                SOON_MS);
     ASSERT_SAYS(text, "balloon_steer_state{state=\"URGENT\"} 1\n");
     ASSERT_SAYS(text, "# TYPE balloon_steer_usable_bytes gauge\n"
-                "balloon_steer_usable_bytes 943718400\n");
+                      "balloon_steer_usable_bytes 943718400\n");
     lines = g_strsplit(text, "\n", -1);
     for (char **line = lines; **line; line++) {
         g_assert_true(g_str_has_prefix(*line, "# HELP balloon_steer_") ||
@@ -629,8 +633,7 @@ static void test_notify(Fixture *f, gconstpointer data)
     (void)data;
     g_strlcpy(address.sun_path, path, sizeof(address.sun_path));
     fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    g_assert_cmpint(bind(fd, (struct sockaddr *)&address, sizeof(address)), ==,
-                    0);
+    g_assert_cmpint(bind(fd, (struct sockaddr *)&address, sizeof(address)), ==, 0);
     g_setenv("NOTIFY_SOCKET", path, TRUE);
     g_setenv("WATCHDOG_USEC", "2000000", TRUE);
     start_daemon(f, NULL);
@@ -656,8 +659,7 @@ static void test_hot_plug(Fixture *f, gconstpointer data)
     (void)data;
     start_calm(f);
     fake_host_add(f->host, "late", FAKE_GOOD);
-    WAIT_UNTIL(f, fake_host_look(f->host, "late").requested_ms == 30000,
-               SOON_MS);
+    WAIT_UNTIL(f, fake_host_look(f->host, "late").requested_ms == 30000, SOON_MS);
     fake_host_remove(f->host, "vm0");
     set_available(f, 900);
     WAIT_UNTIL(f, fake_host_look(f->host, "late").requested_ms == 50, SOON_MS);

@@ -16,8 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         ConfigVm vm = config_vm(config, "web1");
 
         g_assert_cmpuint(vm.weight, <=, POLICY_WEIGHT_MAX);
-        g_assert_cmpuint(config->policy.urgent_delay_ms, <=,
-                         POLICY_DELAY_MS_MAX);
+        g_assert_cmpuint(config->policy.urgent_delay_ms, <=, POLICY_DELAY_MS_MAX);
     }
     return 0;
 }

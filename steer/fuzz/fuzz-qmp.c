@@ -22,8 +22,7 @@ static void parse(const QmpMessage *m)
         g_assert_true(info.applied_ms <= GUEST_DELAY_MS_MAX ||
                       info.applied_ms == GUEST_NONE);
     }
-    qmp_parse_applied(m->body, m->body_length, &applied_ms, &requested_ms,
-                      NULL);
+    qmp_parse_applied(m->body, m->body_length, &applied_ms, &requested_ms, NULL);
     qmp_parse_migrating(m->body, m->body_length, &migrating, NULL);
     qmp_parse_used(m->body, m->body_length, &used);
     g_assert_true(!balloon || *balloon);

@@ -37,7 +37,7 @@ typedef struct FakeServer {
     size_t input_length;
     bool shaken;
     int64_t greet_us;
-    bool streams;           /* OVERSIZED and FLOOD have begun */
+    bool streams; /* OVERSIZED and FLOOD have begun */
 } FakeServer;
 
 struct FakeHost {
@@ -58,8 +58,8 @@ static void put(FakeServer *s, const char *text, size_t length)
 
     /* Whatever does not fit is lost, which a hostile server does not mind. */
     for (size_t at = 0; at < length && s->fd >= 0; at += piece) {
-        gssize sent = send(s->fd, text + at, MIN(piece, length - at),
-                           MSG_NOSIGNAL | MSG_DONTWAIT);
+        gssize sent =
+            send(s->fd, text + at, MIN(piece, length - at), MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0) {
             return;
         }
@@ -73,18 +73,18 @@ static void say(FakeServer *s, const char *text)
 
 static void reply(FakeServer *s, uint64_t id, const char *body)
 {
-    g_autofree char *text = g_strdup_printf(
-        "{\"return\": %s, \"id\": %" G_GUINT64_FORMAT "}\r\n", body, id);
+    g_autofree char *text =
+        g_strdup_printf("{\"return\": %s, \"id\": %" G_GUINT64_FORMAT "}\r\n", body, id);
 
     say(s, text);
 }
 
-static void reply_error(FakeServer *s, uint64_t id, const char *class,
-                        const char *words)
+static void reply_error(FakeServer *s, uint64_t id, const char *class, const char *words)
 {
-    g_autofree char *text = g_strdup_printf(
-        "{\"id\": %" G_GUINT64_FORMAT ", \"error\": {\"class\": \"%s\", "
-        "\"desc\": \"%s\"}}\r\n", id, class, words);
+    g_autofree char *text =
+        g_strdup_printf("{\"id\": %" G_GUINT64_FORMAT ", \"error\": {\"class\": \"%s\", "
+                        "\"desc\": \"%s\"}}\r\n",
+                        id, class, words);
 
     say(s, text);
 }
@@ -152,8 +152,7 @@ static char *info_of(const FakeServer *s)
 {
     const FakeGuest *g = &s->guest;
     GString *text = g_string_new("{");
-    uint32_t applied_ms = g->other_writer_ms != NONE ? g->other_writer_ms :
-                          g->applied_ms;
+    uint32_t applied_ms = g->other_writer_ms != NONE ? g->other_writer_ms : g->applied_ms;
 
     if (g->requested_ms != NONE) {
         g_string_append_printf(text, "\"requested-ms\": %u, ", g->requested_ms);
@@ -164,11 +163,13 @@ static char *info_of(const FakeServer *s)
     if (g->lease_ms) {
         g_string_append_printf(text, "\"lease-left-ms\": %u, ", g->lease_ms);
     }
-    g_string_append_printf(text, "\"offered\": %s, \"negotiated\": true, "
-        "\"inhibited\": false, \"reports\": 12, \"reported-bytes\": %"
-        G_GUINT64_FORMAT ", \"discarded-bytes\": %" G_GUINT64_FORMAT "}",
-        s->guest.script == FAKE_REFUSES ? "false" : "true",
-        g->discarded_bytes, g->discarded_bytes);
+    g_string_append_printf(
+        text,
+        "\"offered\": %s, \"negotiated\": true, "
+        "\"inhibited\": false, \"reports\": 12, \"reported-bytes\": %" G_GUINT64_FORMAT
+        ", \"discarded-bytes\": %" G_GUINT64_FORMAT "}",
+        s->guest.script == FAKE_REFUSES ? "false" : "true", g->discarded_bytes,
+        g->discarded_bytes);
     return g_string_free(text, FALSE);
 }
 
@@ -178,7 +179,8 @@ static void do_command(FakeServer *s, const char *line, uint64_t id)
 
     if (strstr(line, "\"balloon-set-report-delay\"")) {
         if (s->guest.script == FAKE_REFUSES) {
-            reply_error(s, id, "GenericError", "The balloon does not offer its "
+            reply_error(s, id, "GenericError",
+                        "The balloon does not offer its "
                         "report delay: start it with 'report-delay=on'");
         } else {
             do_set(s, line);
@@ -191,13 +193,15 @@ static void do_command(FakeServer *s, const char *line, uint64_t id)
         info = info_of(s);
         reply(s, id, info);
     } else if (strstr(line, "\"query-migrate\"")) {
-        reply(s, id, s->guest.script == FAKE_MIGRATES ?
-              "{\"status\": \"active\"}" : "{}");
+        reply(s, id,
+              s->guest.script == FAKE_MIGRATES ? "{\"status\": \"active\"}" : "{}");
     } else if (strstr(line, "\"qom-list\"")) {
-        reply(s, id, "[{\"name\": \"type\", \"type\": \"string\"}, {\"name\": "
+        reply(s, id,
+              "[{\"name\": \"type\", \"type\": \"string\"}, {\"name\": "
               "\"balloon0\", \"type\": \"child<virtio-balloon-pci>\"}]");
     } else if (strstr(line, "\"qom-get\"")) {
-        reply(s, id, "{\"stats\": {\"stat-total-memory\": 1073741824, "
+        reply(s, id,
+              "{\"stats\": {\"stat-total-memory\": 1073741824, "
               "\"stat-free-memory\": 805306368}, \"last-update\": 1700000000}");
     } else {
         reply_error(s, id, "CommandNotFound", "The command is not found");
@@ -231,8 +235,7 @@ static bool be_hostile(FakeServer *s, const char *line, uint64_t id)
         reply(s, id, deep);
         return true;
     case FAKE_CLOSES:
-        g_snprintf(text, sizeof(text), "{\"return\": {}, \"id\": %u",
-                   (unsigned int)id);
+        g_snprintf(text, sizeof(text), "{\"return\": {}, \"id\": %u", (unsigned int)id);
         put(s, text, strlen(text) / 2);
         hang_up(s);
         return true;
@@ -248,7 +251,8 @@ static bool be_hostile(FakeServer *s, const char *line, uint64_t id)
         say(s, "{\"return\": {}}\r\n");
         return true;
     case FAKE_LIES:
-        reply(s, id, "{\"offered\": 1, \"negotiated\": null, \"inhibited\": [],"
+        reply(s, id,
+              "{\"offered\": 1, \"negotiated\": null, \"inhibited\": [],"
               " \"applied-ms\": 99999999999999, \"discarded-bytes\": -1}");
         return true;
     default:
@@ -279,8 +283,8 @@ static void do_input(FakeServer *s)
     if (s->guest.script == FAKE_DEAF && s->shaken) {
         return;
     }
-    got = recv(s->fd, s->input + s->input_length,
-               sizeof(s->input) - 1 - s->input_length, MSG_DONTWAIT);
+    got = recv(s->fd, s->input + s->input_length, sizeof(s->input) - 1 - s->input_length,
+               MSG_DONTWAIT);
     if (got <= 0) {
         if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
             hang_up(s);
@@ -363,8 +367,7 @@ static void do_time(FakeServer *s, int64_t now_us)
     }
 }
 
-static void host_round(FakeHost *host, const struct epoll_event *events,
-                       int count)
+static void host_round(FakeHost *host, const struct epoll_event *events, int count)
 {
     int64_t now_us = g_get_monotonic_time();
 
@@ -485,13 +488,11 @@ void fake_host_add(FakeHost *host, const char *name, FakeScript script)
     s->guest.discarded_bytes = 1 << 30;
     s->fd = -1;
     s->path = g_strdup_printf("%s/%s.sock", host->folder, name);
-    g_assert_cmpint(g_strlcpy(address.sun_path, s->path,
-                              sizeof(address.sun_path)), <,
+    g_assert_cmpint(g_strlcpy(address.sun_path, s->path, sizeof(address.sun_path)), <,
                     sizeof(address.sun_path));
-    s->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
-                         0);
-    g_assert_cmpint(bind(s->listener, (struct sockaddr *)&address,
-                         sizeof(address)), ==, 0);
+    s->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    g_assert_cmpint(bind(s->listener, (struct sockaddr *)&address, sizeof(address)), ==,
+                    0);
     g_assert_cmpint(listen(s->listener, 1), ==, 0);
 
     g_mutex_lock(&host->lock);
@@ -555,16 +556,26 @@ void fake_host_write(FakeHost *host, const char *name, uint32_t applied_ms)
 const char *fake_script_name(FakeScript script)
 {
     static const char *const names[] = {
-        [FAKE_GOOD] = "good", [FAKE_OLD] = "old", [FAKE_REFUSES] = "refuses",
-        [FAKE_MIGRATES] = "migrates", [FAKE_BYTEWISE] = "bytewise",
+        [FAKE_GOOD] = "good",
+        [FAKE_OLD] = "old",
+        [FAKE_REFUSES] = "refuses",
+        [FAKE_MIGRATES] = "migrates",
+        [FAKE_BYTEWISE] = "bytewise",
         [FAKE_LATE_GREETING] = "late-greeting",
-        [FAKE_NO_GREETING] = "no-greeting", [FAKE_GARBAGE] = "garbage",
-        [FAKE_NOT_QMP] = "not-qmp", [FAKE_NO_HANDSHAKE] = "no-handshake",
-        [FAKE_STUCK] = "stuck", [FAKE_DEAF] = "deaf",
-        [FAKE_OVERSIZED] = "oversized", [FAKE_DEEP] = "deep",
-        [FAKE_CLOSES] = "closes", [FAKE_OUT_OF_ORDER] = "out-of-order",
-        [FAKE_WRONG_ID] = "wrong-id", [FAKE_NO_ID] = "no-id",
-        [FAKE_FLOOD] = "flood", [FAKE_LIES] = "lies",
+        [FAKE_NO_GREETING] = "no-greeting",
+        [FAKE_GARBAGE] = "garbage",
+        [FAKE_NOT_QMP] = "not-qmp",
+        [FAKE_NO_HANDSHAKE] = "no-handshake",
+        [FAKE_STUCK] = "stuck",
+        [FAKE_DEAF] = "deaf",
+        [FAKE_OVERSIZED] = "oversized",
+        [FAKE_DEEP] = "deep",
+        [FAKE_CLOSES] = "closes",
+        [FAKE_OUT_OF_ORDER] = "out-of-order",
+        [FAKE_WRONG_ID] = "wrong-id",
+        [FAKE_NO_ID] = "no-id",
+        [FAKE_FLOOD] = "flood",
+        [FAKE_LIES] = "lies",
     };
 
     return names[script];

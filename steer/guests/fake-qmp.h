@@ -15,25 +15,25 @@
 /* How a server behaves.  But for GOOD, OLD and REFUSES, it is hostile. */
 typedef enum FakeScript {
     FAKE_GOOD,
-    FAKE_OLD,               /* a QEMU without our commands */
-    FAKE_REFUSES,           /* report-delay=off: an error for each set */
+    FAKE_OLD,     /* a QEMU without our commands */
+    FAKE_REFUSES, /* report-delay=off: an error for each set */
     FAKE_MIGRATES,
-    FAKE_BYTEWISE,          /* good, one byte at a time */
-    FAKE_LATE_GREETING,     /* after 300 ms */
+    FAKE_BYTEWISE,      /* good, one byte at a time */
+    FAKE_LATE_GREETING, /* after 300 ms */
     FAKE_NO_GREETING,
-    FAKE_GARBAGE,           /* binary instead of a greeting */
-    FAKE_NOT_QMP,           /* JSON, but no greeting */
-    FAKE_NO_HANDSHAKE,      /* greets and falls silent */
-    FAKE_STUCK,             /* reads, and answers nothing after the handshake */
-    FAKE_DEAF,              /* does not even read after the handshake */
-    FAKE_OVERSIZED,         /* a line without an end */
-    FAKE_DEEP,              /* a deeply nested reply */
-    FAKE_CLOSES,            /* closes in the middle of a reply */
-    FAKE_OUT_OF_ORDER,      /* earlier ids first, then the right one */
-    FAKE_WRONG_ID,          /* an id that was not given */
+    FAKE_GARBAGE,      /* binary instead of a greeting */
+    FAKE_NOT_QMP,      /* JSON, but no greeting */
+    FAKE_NO_HANDSHAKE, /* greets and falls silent */
+    FAKE_STUCK,        /* reads, and answers nothing after the handshake */
+    FAKE_DEAF,         /* does not even read after the handshake */
+    FAKE_OVERSIZED,    /* a line without an end */
+    FAKE_DEEP,         /* a deeply nested reply */
+    FAKE_CLOSES,       /* closes in the middle of a reply */
+    FAKE_OUT_OF_ORDER, /* earlier ids first, then the right one */
+    FAKE_WRONG_ID,     /* an id that was not given */
     FAKE_NO_ID,
-    FAKE_FLOOD,             /* events without an end */
-    FAKE_LIES,              /* replies of the wrong types and ranges */
+    FAKE_FLOOD, /* events without an end */
+    FAKE_LIES,  /* replies of the wrong types and ranges */
     FAKE_SCRIPTS
 } FakeScript;
 
@@ -52,7 +52,7 @@ typedef struct FakeGuest {
     unsigned int withdrawals;
     unsigned int queries;
     unsigned int lease_ends;
-    int64_t set_us;         /* the last set, monotonic */
+    int64_t set_us; /* the last set, monotonic */
     /* A test's: an applied value that the next queries report, or none. */
     uint32_t other_writer_ms;
 } FakeGuest;

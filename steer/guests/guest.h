@@ -40,7 +40,7 @@ typedef struct Guest Guest;
 typedef struct GuestBackend GuestBackend;
 
 typedef enum GuestOp {
-    GUEST_OP_SET,       /* ask for a delay, with a lease */
+    GUEST_OP_SET, /* ask for a delay, with a lease */
     GUEST_OP_WITHDRAW,
     GUEST_OP_QUERY,
 } GuestOp;
@@ -60,9 +60,9 @@ typedef struct GuestCommand {
 
 typedef enum GuestVerdict {
     GUEST_OK,
-    GUEST_REFUSED,      /* QEMU said no: see error */
-    GUEST_MIGRATING,    /* nothing was sent */
-    GUEST_LOST,         /* whether QEMU got it is not known */
+    GUEST_REFUSED,   /* QEMU said no: see error */
+    GUEST_MIGRATING, /* nothing was sent */
+    GUEST_LOST,      /* whether QEMU got it is not known */
 } GuestVerdict;
 
 typedef struct GuestAnswer {

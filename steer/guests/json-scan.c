@@ -15,8 +15,8 @@ typedef struct Scan {
 
 static void skip_blanks(Scan *s)
 {
-    while (s->at < s->end && (*s->at == ' ' || *s->at == '\t' ||
-                              *s->at == '\r' || *s->at == '\n')) {
+    while (s->at < s->end &&
+           (*s->at == ' ' || *s->at == '\t' || *s->at == '\r' || *s->at == '\n')) {
         s->at++;
     }
 }
@@ -115,8 +115,8 @@ static bool skip_value(Scan *s)
     return true;
 }
 
-static void keep(JsonMember *members, gsize count, const char *name,
-                 gsize name_length, const char *value, gsize value_length)
+static void keep(JsonMember *members, gsize count, const char *name, gsize name_length,
+                 const char *value, gsize value_length)
 {
     for (gsize i = 0; i < count; i++) {
         if (!members[i].text && strlen(members[i].name) == name_length &&
@@ -151,8 +151,7 @@ static bool scan_member(Scan *s, JsonMember *members, gsize count)
     return true;
 }
 
-bool json_scan(const char *text, gsize length, JsonMember *members,
-               gsize count)
+bool json_scan(const char *text, gsize length, JsonMember *members, gsize count)
 {
     Scan s = { text, text + length };
 

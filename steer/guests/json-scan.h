@@ -28,7 +28,6 @@ typedef struct JsonMember {
  * @members: gets the values of those members that it names.  Of a member that
  * is there twice, the first; a name with an escape in it is never one of them.
  */
-bool json_scan(const char *text, gsize length, JsonMember *members,
-               gsize count);
+bool json_scan(const char *text, gsize length, JsonMember *members, gsize count);
 
 #endif

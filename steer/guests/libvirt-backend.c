@@ -52,14 +52,14 @@ struct VirtBackend {
     GThread *thread;
     GThreadPool *workers;
     GAsyncQueue *messages;
-    GHashTable *guests;     /* by UUID; the main thread's */
-    bool disconnected;      /* and said so; the main thread's */
+    GHashTable *guests; /* by UUID; the main thread's */
+    bool disconnected;  /* and said so; the main thread's */
     gint stop;
-    gint closed;            /* libvirt ended the connection */
-    gint woken;             /* a dispatch is on its way */
+    gint closed; /* libvirt ended the connection */
+    gint woken;  /* a dispatch is on its way */
 
     GMutex lock;
-    virConnectPtr connection;   /* under the lock; NULL: none */
+    virConnectPtr connection; /* under the lock; NULL: none */
 };
 
 /* To the main thread */
@@ -76,9 +76,9 @@ typedef enum MessageKind {
 typedef struct Message {
     MessageKind kind;
     char uuid[VIR_UUID_STRING_BUFLEN];
-    char *text;                 /* a name, an error */
+    char *text; /* a name, an error */
     uint32_t applied_ms, requested_ms;
-    bool gone;                  /* DONE: the domain could not be spoken to */
+    bool gone; /* DONE: the domain could not be spoken to */
     GuestAnswer answer;
 } Message;
 
@@ -98,8 +98,7 @@ static void post(VirtBackend *b, Message *message)
     }
 }
 
-static Message *message_new(MessageKind kind, const char *uuid,
-                            const char *text)
+static Message *message_new(MessageKind kind, const char *uuid, const char *text)
 {
     Message *message = g_new0(Message, 1);
 
@@ -139,17 +138,17 @@ static virDomainPtr find_domain(VirtBackend *b, const char *uuid)
 }
 
 /* QEMU's reply as libvirt hands it on; NULL if libvirt itself failed. */
-static char *monitor(virDomainPtr domain, const char *command,
-                     const char *arguments, QmpMessage *message)
+static char *monitor(virDomainPtr domain, const char *command, const char *arguments,
+                     QmpMessage *message)
 {
-    g_autofree char *line = g_strdup_printf(
-        "{\"execute\":\"%s\"%s%s}", command,
-        arguments ? ",\"arguments\":" : "", arguments ? arguments : "");
+    g_autofree char *line =
+        g_strdup_printf("{\"execute\":\"%s\"%s%s}", command,
+                        arguments ? ",\"arguments\":" : "", arguments ? arguments : "");
     char *reply = NULL;
 
     if (virDomainQemuMonitorCommand(domain, line, &reply,
-                                    VIR_DOMAIN_QEMU_MONITOR_COMMAND_DEFAULT) < 0
-        || !reply) {
+                                    VIR_DOMAIN_QEMU_MONITOR_COMMAND_DEFAULT) < 0 ||
+        !reply) {
         free(reply);
         return NULL;
     }
@@ -161,10 +160,8 @@ static bool is_migrating(virDomainPtr domain)
 {
     virDomainJobInfo info;
 
-    return virDomainGetJobInfo(domain, &info) == 0 &&
-           info.type != VIR_DOMAIN_JOB_NONE &&
-           info.type != VIR_DOMAIN_JOB_COMPLETED &&
-           info.type != VIR_DOMAIN_JOB_FAILED &&
+    return virDomainGetJobInfo(domain, &info) == 0 && info.type != VIR_DOMAIN_JOB_NONE &&
+           info.type != VIR_DOMAIN_JOB_COMPLETED && info.type != VIR_DOMAIN_JOB_FAILED &&
            info.type != VIR_DOMAIN_JOB_CANCELLED;
 }
 
@@ -179,8 +176,7 @@ static void read_memory(virDomainPtr domain, GuestAnswer *answer)
 
         switch (stats[i].tag) {
         case VIR_DOMAIN_MEMORY_STAT_RSS:
-            answer->has_rss = !__builtin_mul_overflow(value, 1024,
-                                                      &answer->rss_bytes);
+            answer->has_rss = !__builtin_mul_overflow(value, 1024, &answer->rss_bytes);
             break;
         case VIR_DOMAIN_MEMORY_STAT_AVAILABLE:
             available = value;
@@ -195,7 +191,8 @@ static void read_memory(virDomainPtr domain, GuestAnswer *answer)
             break;
         }
     }
-    answer->has_used = updated && unused && unused <= available &&
+    answer->has_used =
+        updated && unused && unused <= available &&
         !__builtin_mul_overflow(available - unused, 1024, &answer->used_bytes);
 }
 
@@ -217,8 +214,8 @@ static void run_query(virDomainPtr domain, const Job *job, Message *done)
     }
     if (reply.kind != QMP_RETURN) {
         refuse(done, &reply);
-    } else if (!qmp_parse_info(reply.body, reply.body_length,
-                               &done->answer.info, &error)) {
+    } else if (!qmp_parse_info(reply.body, reply.body_length, &done->answer.info,
+                               &error)) {
         done->answer.verdict = GUEST_REFUSED;
         done->text = g_strdup(error->message);
     } else {
@@ -293,8 +290,8 @@ static void post_domain(VirtBackend *b, MessageKind kind, virDomainPtr domain)
     }
 }
 
-static int on_lifecycle(virConnectPtr connection, virDomainPtr domain,
-                        int event, int detail, void *opaque)
+static int on_lifecycle(virConnectPtr connection, virDomainPtr domain, int event,
+                        int detail, void *opaque)
 {
     (void)connection;
     (void)detail;
@@ -314,8 +311,7 @@ static int on_lifecycle(virConnectPtr connection, virDomainPtr domain,
 
 static void on_monitor_event(virConnectPtr connection, virDomainPtr domain,
                              const char *event, long long seconds,
-                             unsigned int microseconds, const char *details,
-                             void *opaque)
+                             unsigned int microseconds, const char *details, void *opaque)
 {
     char uuid[VIR_UUID_STRING_BUFLEN];
     Message *message;
@@ -346,8 +342,8 @@ static void on_closed(virConnectPtr connection, int reason, void *opaque)
 static bool list_domains(VirtBackend *b, virConnectPtr connection)
 {
     virDomainPtr *domains = NULL;
-    int count = virConnectListAllDomains(connection, &domains,
-                                         VIR_CONNECT_LIST_DOMAINS_ACTIVE);
+    int count =
+        virConnectListAllDomains(connection, &domains, VIR_CONNECT_LIST_DOMAINS_ACTIVE);
 
     for (int i = 0; i < count; i++) {
         post_domain(b, MESSAGE_STARTED, domains[i]);
@@ -362,15 +358,14 @@ static bool prepare(VirtBackend *b, virConnectPtr connection)
 {
     if (virConnectSetKeepAlive(connection, 5, 3) < 0 ||
         virConnectRegisterCloseCallback(connection, on_closed, b, NULL) < 0 ||
-        virConnectDomainEventRegisterAny(
-            connection, NULL, VIR_DOMAIN_EVENT_ID_LIFECYCLE,
-            VIR_DOMAIN_EVENT_CALLBACK(on_lifecycle), b, NULL) < 0) {
+        virConnectDomainEventRegisterAny(connection, NULL, VIR_DOMAIN_EVENT_ID_LIFECYCLE,
+                                         VIR_DOMAIN_EVENT_CALLBACK(on_lifecycle), b,
+                                         NULL) < 0) {
         return false;
     }
     /* Without these there are still the queries. */
     virConnectDomainQemuMonitorEventRegister(
-        connection, NULL, "BALLOON_REPORT_DELAY_CHANGE", on_monitor_event, b,
-        NULL, 0);
+        connection, NULL, "BALLOON_REPORT_DELAY_CHANGE", on_monitor_event, b, NULL, 0);
     return true;
 }
 
@@ -386,8 +381,7 @@ static void serve(VirtBackend *b, virConnectPtr connection)
     post(b, message_new(MESSAGE_CONNECTED, NULL, NULL));
     if (list_domains(b, connection)) {
         /* Nothing tells of the end if a worker's call was what met it. */
-        while (!g_atomic_int_get(&b->closed) &&
-               virConnectIsAlive(connection) == 1 &&
+        while (!g_atomic_int_get(&b->closed) && virConnectIsAlive(connection) == 1 &&
                !g_atomic_int_get(&b->stop)) {
             g_usleep(ALIVE_US);
         }
@@ -422,8 +416,9 @@ static gpointer connection_thread(gpointer opaque)
             virConnectClose(connection);
         }
         if (!g_atomic_int_get(&b->stop)) {
-            const char *words = virGetLastErrorCode() == VIR_ERR_OK ?
-                                "it ended" : virGetLastErrorMessage();
+            const char *words = virGetLastErrorCode() == VIR_ERR_OK
+                                    ? "it ended"
+                                    : virGetLastErrorMessage();
             g_autofree char *text = qmp_printable(words, strlen(words), 200);
 
             post(b, message_new(MESSAGE_DISCONNECTED, NULL, text));
@@ -518,8 +513,7 @@ static void on_disconnected(VirtBackend *b, const char *why)
 {
     GHashTableIter iter;
     gpointer g;
-    g_autofree char *text = g_strdup_printf("no connection to libvirt: %s",
-                                            why);
+    g_autofree char *text = g_strdup_printf("no connection to libvirt: %s", why);
 
     /* Tried every 2 s, said once. */
     if (b->disconnected) {
@@ -581,8 +575,7 @@ static void on_message(VirtBackend *b, Message *message)
         g = g_hash_table_lookup(b->guests, message->uuid);
         if (g) {
             b->base.listener->applied(b->base.listener->opaque, &g->guest,
-                                      message->applied_ms,
-                                      message->requested_ms);
+                                      message->applied_ms, message->requested_ms);
         }
         break;
     case MESSAGE_DONE:
@@ -666,8 +659,8 @@ static void on_virt_error(void *opaque, virErrorPtr error)
 
 extern const GuestBackendClass steer_guest_backend;
 
-static GuestBackend *virt_start(const char *where,
-                                const GuestListener *listener, GError **errp)
+static GuestBackend *virt_start(const char *where, const GuestListener *listener,
+                                GError **errp)
 {
     VirtBackend *b;
 
@@ -682,8 +675,7 @@ static GuestBackend *virt_start(const char *where,
     b->base.listener = listener;
     b->uri = g_strdup(where);
     b->messages = g_async_queue_new();
-    b->guests = g_hash_table_new_full(g_str_hash, g_str_equal, NULL,
-                                      guest_free);
+    b->guests = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, guest_free);
     g_mutex_init(&b->lock);
     b->workers = g_thread_pool_new(work, b, WORKERS_MAX, FALSE, NULL);
     b->thread = g_thread_new("libvirt", connection_thread, b);

@@ -97,16 +97,13 @@ static bool is_socket(QmpBackend *b, const char *name)
 {
     struct stat status;
 
-    return fstatat(b->folder_fd, name, &status, 0) == 0 &&
-           S_ISSOCK(status.st_mode);
+    return fstatat(b->folder_fd, name, &status, 0) == 0 && S_ISSOCK(status.st_mode);
 }
 
-static void client_trouble_twice(QmpBackend *b, const QmpClient *c,
-                                 const char *file)
+static void client_trouble_twice(QmpBackend *b, const QmpClient *c, const char *file)
 {
     g_autofree char *text = g_strdup_printf(
-        "%s and %s are two sockets of one name: the second is ignored",
-        c->file, file);
+        "%s and %s are two sockets of one name: the second is ignored", c->file, file);
 
     b->base.listener->trouble(b->base.listener->opaque, &c->guest, text);
 }
@@ -144,7 +141,7 @@ static void backend_add(QmpBackend *b, const char *file, int64_t now_us)
         if (!b->full_told) {
             b->full_told = true;
             backend_trouble(b, "the folder has too many sockets: "
-                            "the rest is ignored");
+                               "the rest is ignored");
         }
         return;
     }
@@ -168,8 +165,7 @@ static bool backend_open(QmpBackend *b)
     b->folder_fd = open(b->folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (b->folder_fd < 0 && !b->folder_told) {
         g_autofree char *text = g_strdup_printf(
-            "%s: %s; it is looked for again every 30 s", b->folder,
-            g_strerror(errno));
+            "%s: %s; it is looked for again every 30 s", b->folder, g_strerror(errno));
 
         backend_trouble(b, text);
     }
@@ -276,8 +272,7 @@ static void qmp_backend_stop(GuestBackend *base)
     g_free(b);
 }
 
-static GuestBackend *qmp_backend_start(const char *where,
-                                       const GuestListener *listener,
+static GuestBackend *qmp_backend_start(const char *where, const GuestListener *listener,
                                        GError **errp)
 {
     g_autoptr(GFile) folder = g_file_new_for_path(where);
@@ -286,8 +281,8 @@ static GuestBackend *qmp_backend_start(const char *where,
 
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (epoll_fd < 0) {
-        g_set_error(errp, G_IO_ERROR, g_io_error_from_errno(errno),
-                    "epoll_create1: %s", g_strerror(errno));
+        g_set_error(errp, G_IO_ERROR, g_io_error_from_errno(errno), "epoll_create1: %s",
+                    g_strerror(errno));
         return NULL;
     }
     b = g_new0(QmpBackend, 1);
@@ -300,8 +295,7 @@ static GuestBackend *qmp_backend_start(const char *where,
                                        (GDestroyNotify)qmp_client_free);
     b->source = g_unix_fd_add(epoll_fd, G_IO_IN, backend_ready, b);
     /* Without a watch there is still the scan. */
-    b->monitor = g_file_monitor_directory(folder, G_FILE_MONITOR_NONE, NULL,
-                                          NULL);
+    b->monitor = g_file_monitor_directory(folder, G_FILE_MONITOR_NONE, NULL, NULL);
     if (b->monitor) {
         g_signal_connect(b->monitor, "changed", G_CALLBACK(backend_changed), b);
     }

@@ -41,8 +41,8 @@ static bool budget_take(QmpBudget *budget, int64_t amount, int64_t per_second,
     return true;
 }
 
-QmpClient *qmp_client_new(GuestBackend *backend, const char *name,
-                          const char *file, int epoll_fd)
+QmpClient *qmp_client_new(GuestBackend *backend, const char *name, const char *file,
+                          int epoll_fd)
 {
     QmpClient *c = g_new0(QmpClient, 1);
 
@@ -61,14 +61,13 @@ static void client_why(QmpClient *c, bool up, const char *why)
     c->guest.up = up;
     g_free(c->guest.why);
     c->guest.why = g_strdup(why);
-    c->guest.backend->listener->changed(c->guest.backend->listener->opaque,
-                                        &c->guest);
+    c->guest.backend->listener->changed(c->guest.backend->listener->opaque, &c->guest);
 }
 
 static void client_trouble(QmpClient *c, const char *text)
 {
-    c->guest.backend->listener->trouble(c->guest.backend->listener->opaque,
-                                        &c->guest, text);
+    c->guest.backend->listener->trouble(c->guest.backend->listener->opaque, &c->guest,
+                                        text);
 }
 
 static void client_drop(QmpClient *c)
@@ -146,17 +145,17 @@ void qmp_client_connect(QmpClient *c, int folder_fd, int64_t now_us)
     int length;
 
     /* A path through the folder's descriptor has a known, short beginning. */
-    length = g_snprintf(address.sun_path, sizeof(address.sun_path),
-                        "/proc/self/fd/%d/%s", folder_fd, c->file);
+    length = g_snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s",
+                        folder_fd, c->file);
     if ((size_t)length >= sizeof(address.sun_path)) {
         qmp_client_close(c, "the socket's name is too long", now_us);
         return;
     }
     c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (c->fd < 0 ||
-        connect(c->fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
-        qmp_client_close(c, errno == EAGAIN ? "another client is connected" :
-                         g_strerror(errno), now_us);
+    if (c->fd < 0 || connect(c->fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+        qmp_client_close(
+            c, errno == EAGAIN ? "another client is connected" : g_strerror(errno),
+            now_us);
         return;
     }
     if (!client_poll(c, EPOLL_CTL_ADD)) {
@@ -177,8 +176,7 @@ static bool client_flush(QmpClient *c)
 {
     gssize sent;
 
-    sent = send(c->fd, c->unsent->str, c->unsent->len,
-                MSG_NOSIGNAL | MSG_DONTWAIT);
+    sent = send(c->fd, c->unsent->str, c->unsent->len, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) {
         return errno == EAGAIN || errno == EINTR;
     }
@@ -207,8 +205,7 @@ static void client_write(QmpClient *c, const char *text)
     }
 }
 
-static uint64_t client_execute(QmpClient *c, const char *command,
-                               const char *arguments)
+static uint64_t client_execute(QmpClient *c, const char *command, const char *arguments)
 {
     g_autofree char *text = qmp_format(command, ++c->last_id, arguments);
 
@@ -238,14 +235,15 @@ static void operation_start(QmpClient *c, QmpOperation *o, QmpStep step)
     case QMP_STEP_FIND:
     case QMP_STEP_FIND_ANON:
         command = "qom-list";
-        arguments = g_strdup_printf("{\"path\":\"/machine/%s\"}",
-                                    step == QMP_STEP_FIND ? "peripheral" :
-                                    "peripheral-anon");
+        arguments =
+            g_strdup_printf("{\"path\":\"/machine/%s\"}",
+                            step == QMP_STEP_FIND ? "peripheral" : "peripheral-anon");
         break;
     case QMP_STEP_STATS:
         command = "qom-get";
         arguments = g_strdup_printf("{\"path\":\"%s\",\"property\":"
-                                    "\"guest-stats\"}", c->balloon);
+                                    "\"guest-stats\"}",
+                                    c->balloon);
         break;
     case QMP_STEP_NONE:
         g_assert_not_reached();
@@ -265,8 +263,8 @@ static void operation_end(QmpClient *c, QmpOperation *o, GuestVerdict verdict,
     answer.op = o->command.op;
     answer.verdict = verdict;
     answer.error = error;
-    c->guest.backend->listener->answered(c->guest.backend->listener->opaque,
-                                         &c->guest, &answer);
+    c->guest.backend->listener->answered(c->guest.backend->listener->opaque, &c->guest,
+                                         &answer);
 }
 
 static void operation_next_hint(QmpClient *c, QmpOperation *o)
@@ -280,8 +278,7 @@ static void operation_next_hint(QmpClient *c, QmpOperation *o)
     }
 }
 
-static void operation_found(QmpClient *c, QmpOperation *o,
-                            const QmpMessage *message)
+static void operation_found(QmpClient *c, QmpOperation *o, const QmpMessage *message)
 {
     g_autofree char *name = NULL;
 
@@ -290,8 +287,7 @@ static void operation_found(QmpClient *c, QmpOperation *o,
     }
     if (name) {
         c->balloon = g_strdup_printf("/machine/peripheral%s/%s",
-                                     o->step == QMP_STEP_FIND ? "" : "-anon",
-                                     name);
+                                     o->step == QMP_STEP_FIND ? "" : "-anon", name);
     }
     if (!name && o->step == QMP_STEP_FIND) {
         operation_start(c, o, QMP_STEP_FIND_ANON);
@@ -301,15 +297,13 @@ static void operation_found(QmpClient *c, QmpOperation *o,
     operation_next_hint(c, o);
 }
 
-static void operation_migration(QmpClient *c, QmpOperation *o,
-                                const QmpMessage *message)
+static void operation_migration(QmpClient *c, QmpOperation *o, const QmpMessage *message)
 {
     bool migrating = false;
 
     /* A QEMU that does not know the command cannot migrate. */
     if (message->kind == QMP_RETURN &&
-        !qmp_parse_migrating(message->body, message->body_length, &migrating,
-                             NULL)) {
+        !qmp_parse_migrating(message->body, message->body_length, &migrating, NULL)) {
         migrating = true;
     }
     if (o->step == QMP_STEP_MIGRATION) {
@@ -323,15 +317,13 @@ static void operation_migration(QmpClient *c, QmpOperation *o,
     }
 }
 
-static void operation_info(QmpClient *c, QmpOperation *o,
-                           const QmpMessage *message)
+static void operation_info(QmpClient *c, QmpOperation *o, const QmpMessage *message)
 {
     g_autoptr(GError) error = NULL;
 
-    if (!qmp_parse_info(message->body, message->body_length, &o->answer.info,
-                        &error)) {
-        g_autofree char *text = g_strdup_printf(
-            "query-balloon-report-delay: %s", error->message);
+    if (!qmp_parse_info(message->body, message->body_length, &o->answer.info, &error)) {
+        g_autofree char *text =
+            g_strdup_printf("query-balloon-report-delay: %s", error->message);
 
         operation_end(c, o, GUEST_REFUSED, text);
     } else if (o->command.hints) {
@@ -342,8 +334,7 @@ static void operation_info(QmpClient *c, QmpOperation *o,
 }
 
 /* RETURN or ERROR for the step that is under way. */
-static void operation_reply(QmpClient *c, QmpOperation *o,
-                            const QmpMessage *message)
+static void operation_reply(QmpClient *c, QmpOperation *o, const QmpMessage *message)
 {
     g_autofree char *error = NULL;
 
@@ -357,9 +348,9 @@ static void operation_reply(QmpClient *c, QmpOperation *o,
         operation_migration(c, o, message);
         return;
     case QMP_STEP_STATS:
-        o->answer.has_used = message->kind == QMP_RETURN &&
-            qmp_parse_used(message->body, message->body_length,
-                           &o->answer.used_bytes);
+        o->answer.has_used =
+            message->kind == QMP_RETURN &&
+            qmp_parse_used(message->body, message->body_length, &o->answer.used_bytes);
         operation_start(c, o, QMP_STEP_MIGRATION);
         return;
     case QMP_STEP_SET:
@@ -387,35 +378,32 @@ bool qmp_client_send(QmpClient *c, const GuestCommand *command)
     }
     memset(o, 0, sizeof(*o));
     o->command = *command;
-    operation_start(c, o, command->op == GUEST_OP_QUERY ? QMP_STEP_INFO :
-                          command->not_while_migrating ?
-                          QMP_STEP_ASK_MIGRATION : QMP_STEP_SET);
+    operation_start(c, o,
+                    command->op == GUEST_OP_QUERY  ? QMP_STEP_INFO
+                    : command->not_while_migrating ? QMP_STEP_ASK_MIGRATION
+                                                   : QMP_STEP_SET);
     return true;
 }
 
 /* What comes in */
 
-static void client_event(QmpClient *c, const QmpMessage *message,
-                         int64_t now_us)
+static void client_event(QmpClient *c, const QmpMessage *message, int64_t now_us)
 {
     const GuestListener *listener = c->guest.backend->listener;
     uint32_t applied_ms, requested_ms;
 
     /* An event more or less is of no account: the next query tells. */
     if (!qmp_message_is_event(message, "BALLOON_REPORT_DELAY_CHANGE") ||
-        !budget_take(&c->events, 1, QMP_EVENTS_PER_S, QMP_EVENTS_BURST,
-                     now_us)) {
+        !budget_take(&c->events, 1, QMP_EVENTS_PER_S, QMP_EVENTS_BURST, now_us)) {
         return;
     }
-    if (qmp_parse_applied(message->body, message->body_length, &applied_ms,
-                          &requested_ms, NULL)) {
-        listener->applied(listener->opaque, &c->guest, applied_ms,
-                          requested_ms);
+    if (qmp_parse_applied(message->body, message->body_length, &applied_ms, &requested_ms,
+                          NULL)) {
+        listener->applied(listener->opaque, &c->guest, applied_ms, requested_ms);
     }
 }
 
-static void client_reply(QmpClient *c, const QmpMessage *message,
-                         int64_t now_us)
+static void client_reply(QmpClient *c, const QmpMessage *message, int64_t now_us)
 {
     if (!message->has_id || message->id > c->last_id) {
         client_violation(c, "answered what it was not asked", now_us);
@@ -427,8 +415,7 @@ static void client_reply(QmpClient *c, const QmpMessage *message,
     /* Else it answers what we have given up. */
 }
 
-static void client_handshake(QmpClient *c, const QmpMessage *message,
-                             int64_t now_us)
+static void client_handshake(QmpClient *c, const QmpMessage *message, int64_t now_us)
 {
     if (message->kind == QMP_EVENT) {
         return;
@@ -452,8 +439,7 @@ static void client_handshake(QmpClient *c, const QmpMessage *message,
 }
 
 /* One line, without its newline. */
-static void client_line(QmpClient *c, const char *line, gsize length,
-                        int64_t now_us)
+static void client_line(QmpClient *c, const char *line, gsize length, int64_t now_us)
 {
     QmpMessage message;
 
@@ -472,13 +458,11 @@ static void client_line(QmpClient *c, const char *line, gsize length,
 }
 
 /* The rest of a line, or of more lines.  May close the connection. */
-static void client_bytes(QmpClient *c, const char *bytes, gsize length,
-                         int64_t now_us)
+static void client_bytes(QmpClient *c, const char *bytes, gsize length, int64_t now_us)
 {
     const char *newline;
 
-    while (c->fd >= 0 && length &&
-           (newline = memchr(bytes, '\n', length)) != NULL) {
+    while (c->fd >= 0 && length && (newline = memchr(bytes, '\n', length)) != NULL) {
         gsize part = newline - bytes;
 
         if (c->partial) {
@@ -556,9 +540,11 @@ void qmp_client_tick(QmpClient *c, int64_t now_us)
 {
     if ((c->state == QMP_WAITING || c->state == QMP_HANDSHAKE) &&
         now_us >= c->deadline_us) {
-        qmp_client_close(c, c->state == QMP_WAITING ?
-                         "no greeting: is another client connected?" :
-                         "no answer to the QMP handshake", now_us);
+        qmp_client_close(c,
+                         c->state == QMP_WAITING
+                             ? "no greeting: is another client connected?"
+                             : "no answer to the QMP handshake",
+                         now_us);
     }
     if (c->throttled &&
         budget_take(&c->bytes, 0, QMP_BYTES_PER_S, QMP_BYTES_BURST, now_us)) {

@@ -30,8 +30,8 @@
 #define QMP_RETRY_MAX_US (60 * G_USEC_PER_SEC)
 
 typedef enum QmpState {
-    QMP_OFF,        /* no connection; the deadline says when to try again */
-    QMP_WAITING,    /* for the greeting */
+    QMP_OFF,     /* no connection; the deadline says when to try again */
+    QMP_WAITING, /* for the greeting */
     QMP_HANDSHAKE,
     QMP_READY,
 } QmpState;
@@ -63,9 +63,9 @@ typedef struct QmpBudget {
 
 typedef struct QmpClient {
     Guest guest;
-    char *file;         /* the socket's name in the folder */
+    char *file; /* the socket's name in the folder */
     int fd;
-    int epoll_fd;       /* the backend's */
+    int epoll_fd; /* the backend's */
     QmpState state;
     int64_t deadline_us;
     int64_t retry_us;
@@ -79,12 +79,12 @@ typedef struct QmpClient {
     bool flood_told;
     QmpBudget bytes, events;
     bool balloon_sought;
-    char *balloon;      /* its QOM path, or NULL */
+    char *balloon; /* its QOM path, or NULL */
     bool file_gone;
 } QmpClient;
 
-QmpClient *qmp_client_new(GuestBackend *backend, const char *name,
-                          const char *file, int epoll_fd);
+QmpClient *qmp_client_new(GuestBackend *backend, const char *name, const char *file,
+                          int epoll_fd);
 void qmp_client_free(QmpClient *c);
 
 /* @folder_fd: of the folder that has the socket */

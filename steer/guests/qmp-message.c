@@ -34,12 +34,9 @@ void qmp_message_scan(const char *line, gsize length, QmpMessage *message)
 {
     enum { GREETING, RETURN, ERROR, EVENT, DATA, ID, COUNT };
     JsonMember members[COUNT] = {
-        [GREETING] = { .name = "QMP" },
-        [RETURN] = { .name = "return" },
-        [ERROR] = { .name = "error" },
-        [EVENT] = { .name = "event" },
-        [DATA] = { .name = "data" },
-        [ID] = { .name = "id" },
+        [GREETING] = { .name = "QMP" }, [RETURN] = { .name = "return" },
+        [ERROR] = { .name = "error" },  [EVENT] = { .name = "event" },
+        [DATA] = { .name = "data" },    [ID] = { .name = "id" },
     };
     const JsonMember *body = NULL;
 
@@ -70,16 +67,14 @@ void qmp_message_scan(const char *line, gsize length, QmpMessage *message)
 
 bool qmp_message_is_event(const QmpMessage *message, const char *name)
 {
-    return message->kind == QMP_EVENT &&
-           message->event_length == strlen(name) &&
+    return message->kind == QMP_EVENT && message->event_length == strlen(name) &&
            memcmp(message->event, name, message->event_length) == 0;
 }
 
 char *qmp_format(const char *command, uint64_t id, const char *arguments)
 {
-    return g_strdup_printf("{\"execute\":\"%s\",\"id\":%" G_GUINT64_FORMAT
-                           "%s%s}\n", command, id,
-                           arguments ? ",\"arguments\":" : "",
+    return g_strdup_printf("{\"execute\":\"%s\",\"id\":%" G_GUINT64_FORMAT "%s%s}\n",
+                           command, id, arguments ? ",\"arguments\":" : "",
                            arguments ? arguments : "");
 }
 
@@ -91,20 +86,18 @@ char *qmp_format_set(const GuestCommand *command)
     if (!command->lease_ms) {
         return g_strdup_printf("{\"delay-ms\":%u}", command->delay_ms);
     }
-    return g_strdup_printf("{\"delay-ms\":%u,\"lease-ms\":%u}",
-                           command->delay_ms, command->lease_ms);
+    return g_strdup_printf("{\"delay-ms\":%u,\"lease-ms\":%u}", command->delay_ms,
+                           command->lease_ms);
 }
 
 static bool fail(GError **errp, const char *what, const char *member)
 {
-    g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_DATA, "'%s' %s", member,
-                what);
+    g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_DATA, "'%s' %s", member, what);
     return false;
 }
 
 /* NULL unless it is an object.  The text has been through json_scan(). */
-static JsonParser *parse_object(const char *body, gsize length,
-                                JsonObject **object)
+static JsonParser *parse_object(const char *body, gsize length, JsonObject **object)
 {
     g_autoptr(JsonParser) parser = json_parser_new_immutable();
     JsonNode *root;
@@ -120,8 +113,7 @@ static JsonParser *parse_object(const char *body, gsize length,
     return g_steal_pointer(&parser);
 }
 
-static bool get_bool(JsonObject *object, const char *name, bool *value,
-                     GError **errp)
+static bool get_bool(JsonObject *object, const char *name, bool *value, GError **errp)
 {
     JsonNode *node = json_object_get_member(object, name);
 
@@ -140,8 +132,7 @@ static bool get_count(JsonObject *object, const char *name, uint64_t *value,
     JsonNode *node = json_object_get_member(object, name);
 
     if (!node || !JSON_NODE_HOLDS_VALUE(node) ||
-        json_node_get_value_type(node) != G_TYPE_INT64 ||
-        json_node_get_int(node) < 0) {
+        json_node_get_value_type(node) != G_TYPE_INT64 || json_node_get_int(node) < 0) {
         return fail(errp, "is no count", name);
     }
     *value = json_node_get_int(node);
@@ -149,8 +140,8 @@ static bool get_count(JsonObject *object, const char *name, uint64_t *value,
 }
 
 /* An optional time in milliseconds; GUEST_NONE if absent. */
-static bool get_ms(JsonObject *object, const char *name, uint32_t max,
-                   uint32_t *value, GError **errp)
+static bool get_ms(JsonObject *object, const char *name, uint32_t max, uint32_t *value,
+                   GError **errp)
 {
     uint64_t count;
 
@@ -168,8 +159,7 @@ static bool get_ms(JsonObject *object, const char *name, uint32_t max,
     return true;
 }
 
-bool qmp_parse_info(const char *body, gsize length, GuestInfo *info,
-                    GError **errp)
+bool qmp_parse_info(const char *body, gsize length, GuestInfo *info, GError **errp)
 {
     g_autoptr(JsonParser) parser = NULL;
     JsonObject *object;
@@ -181,12 +171,11 @@ bool qmp_parse_info(const char *body, gsize length, GuestInfo *info,
     return get_bool(object, "offered", &info->offered, errp) &&
            get_bool(object, "negotiated", &info->negotiated, errp) &&
            get_bool(object, "inhibited", &info->inhibited, errp) &&
-           get_ms(object, "requested-ms", GUEST_DELAY_MS_MAX,
-                  &info->requested_ms, errp) &&
-           get_ms(object, "applied-ms", GUEST_DELAY_MS_MAX,
-                  &info->applied_ms, errp) &&
-           get_ms(object, "lease-left-ms", GUEST_LEASE_MS_MAX,
-                  &info->lease_left_ms, errp) &&
+           get_ms(object, "requested-ms", GUEST_DELAY_MS_MAX, &info->requested_ms,
+                  errp) &&
+           get_ms(object, "applied-ms", GUEST_DELAY_MS_MAX, &info->applied_ms, errp) &&
+           get_ms(object, "lease-left-ms", GUEST_LEASE_MS_MAX, &info->lease_left_ms,
+                  errp) &&
            get_count(object, "reports", &info->reports, errp) &&
            get_count(object, "reported-bytes", &info->reported_bytes, errp) &&
            get_count(object, "discarded-bytes", &info->discarded_bytes, errp);
@@ -203,21 +192,17 @@ bool qmp_parse_applied(const char *body, gsize length, uint32_t *applied_ms,
         return fail(errp, "is no object", "data");
     }
     if (!get_ms(object, "applied-ms", GUEST_DELAY_MS_MAX, applied_ms, errp) ||
-        !get_ms(object, "requested-ms", GUEST_DELAY_MS_MAX, requested_ms,
-                errp)) {
+        !get_ms(object, "requested-ms", GUEST_DELAY_MS_MAX, requested_ms, errp)) {
         return false;
     }
-    return *applied_ms != GUEST_NONE ||
-           fail(errp, "is missing", "applied-ms");
+    return *applied_ms != GUEST_NONE || fail(errp, "is missing", "applied-ms");
 }
 
-bool qmp_parse_migrating(const char *body, gsize length, bool *migrating,
-                         GError **errp)
+bool qmp_parse_migrating(const char *body, gsize length, bool *migrating, GError **errp)
 {
     /* A status that is not known counts as one under way. */
-    static const char *const idle[] = {
-        "none", "completed", "failed", "cancelled", NULL
-    };
+    static const char *const idle[] = { "none", "completed", "failed", "cancelled",
+                                        NULL };
     g_autoptr(JsonParser) parser = NULL;
     JsonObject *object;
     JsonNode *node;
@@ -236,8 +221,7 @@ bool qmp_parse_migrating(const char *body, gsize length, bool *migrating,
         *migrating = false;
         return true;
     }
-    if (!JSON_NODE_HOLDS_VALUE(node) ||
-        json_node_get_value_type(node) != G_TYPE_STRING) {
+    if (!JSON_NODE_HOLDS_VALUE(node) || json_node_get_value_type(node) != G_TYPE_STRING) {
         return fail(errp, "is no string", "status");
     }
     *migrating = !g_strv_contains(idle, json_node_get_string(node));
@@ -252,8 +236,7 @@ bool qmp_parse_used(const char *body, gsize length, uint64_t *used_bytes)
     uint64_t total, unused, updated;
 
     parser = parse_object(body, length, &object);
-    if (!parser || !get_count(object, "last-update", &updated, NULL) ||
-        !updated) {
+    if (!parser || !get_count(object, "last-update", &updated, NULL) || !updated) {
         return false;
     }
     node = json_object_get_member(object, "stats");
@@ -262,8 +245,7 @@ bool qmp_parse_used(const char *body, gsize length, uint64_t *used_bytes)
     }
     object = json_node_get_object(node);
     if (!get_count(object, "stat-total-memory", &total, NULL) ||
-        !get_count(object, "stat-free-memory", &unused, NULL) ||
-        unused > total) {
+        !get_count(object, "stat-free-memory", &unused, NULL) || unused > total) {
         return false;
     }
     *used_bytes = total - unused;
@@ -272,12 +254,12 @@ bool qmp_parse_used(const char *body, gsize length, uint64_t *used_bytes)
 
 static bool is_balloon(JsonNode *node, const char **name)
 {
-    static const char *const types[] = {
-        "child<virtio-balloon-pci>", "child<virtio-balloon-ccw>",
-        "child<virtio-balloon-device>",
-        "child<virtio-balloon-pci-transitional>",
-        "child<virtio-balloon-pci-non-transitional>", NULL
-    };
+    static const char *const types[] = { "child<virtio-balloon-pci>",
+                                         "child<virtio-balloon-ccw>",
+                                         "child<virtio-balloon-device>",
+                                         "child<virtio-balloon-pci-transitional>",
+                                         "child<virtio-balloon-pci-non-transitional>",
+                                         NULL };
     JsonObject *object;
     const char *type;
 
@@ -295,7 +277,7 @@ static bool is_qom_name(const char *name)
 {
     return *name && strlen(name) <= QOM_NAME_MAX &&
            strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                  "0123456789-._[]") == strlen(name);
+                        "0123456789-._[]") == strlen(name);
 }
 
 char *qmp_parse_balloon(const char *body, gsize length)
@@ -315,8 +297,7 @@ char *qmp_parse_balloon(const char *body, gsize length)
     for (guint i = 0; i < json_array_get_length(array); i++) {
         const char *name;
 
-        if (is_balloon(json_array_get_element(array, i), &name) &&
-            is_qom_name(name)) {
+        if (is_balloon(json_array_get_element(array, i), &name) && is_qom_name(name)) {
             return g_strdup(name);
         }
     }
@@ -337,8 +318,8 @@ char *qmp_parse_error(const char *body, gsize length)
         json_node_get_value_type(node) != G_TYPE_STRING) {
         return g_strdup("an error without a description");
     }
-    return qmp_printable(json_node_get_string(node),
-                         strlen(json_node_get_string(node)), ERROR_TEXT_MAX);
+    return qmp_printable(json_node_get_string(node), strlen(json_node_get_string(node)),
+                         ERROR_TEXT_MAX);
 }
 
 char *qmp_printable(const char *text, gsize length, gsize max)

@@ -11,7 +11,7 @@
 #include "guest.h"
 
 typedef enum QmpKind {
-    QMP_BAD,        /* no JSON object, or none that QMP knows */
+    QMP_BAD, /* no JSON object, or none that QMP knows */
     QMP_GREETING,
     QMP_RETURN,
     QMP_ERROR,
@@ -44,12 +44,10 @@ char *qmp_format(const char *command, uint64_t id, const char *arguments);
 char *qmp_format_set(const GuestCommand *command);
 
 /* The bodies of replies.  What is missing or out of range is an error. */
-bool qmp_parse_info(const char *body, gsize length, GuestInfo *info,
-                    GError **errp);
+bool qmp_parse_info(const char *body, gsize length, GuestInfo *info, GError **errp);
 bool qmp_parse_applied(const char *body, gsize length, uint32_t *applied_ms,
                        uint32_t *requested_ms, GError **errp);
-bool qmp_parse_migrating(const char *body, gsize length, bool *migrating,
-                         GError **errp);
+bool qmp_parse_migrating(const char *body, gsize length, bool *migrating, GError **errp);
 /* What a guest says it uses: of guest-stats.  False if it does not say. */
 bool qmp_parse_used(const char *body, gsize length, uint64_t *used_bytes);
 /* The name of the virtio-balloon in a reply to qom-list, or NULL. */

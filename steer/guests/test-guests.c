@@ -50,8 +50,7 @@ static void test_scan(void)
     };
 
     for (gsize i = 0; i < G_N_ELEMENTS(cases); i++) {
-        g_autofree char *text = g_memdup2(cases[i].text,
-                                          strlen(cases[i].text));
+        g_autofree char *text = g_memdup2(cases[i].text, strlen(cases[i].text));
 
         if (json_scan(text, strlen(cases[i].text), NULL, 0) != cases[i].good) {
             g_error("json_scan: %s", cases[i].text);
@@ -115,22 +114,29 @@ static void test_message(void)
     g_assert_false(m.has_id);
 }
 
-#define INFO(more) "{\"offered\": true, \"negotiated\": true, " \
-    "\"inhibited\": false, \"reports\": 1, \"reported-bytes\": 2, " \
+#define INFO(more)                                                                       \
+    "{\"offered\": true, \"negotiated\": true, "                                         \
+    "\"inhibited\": false, \"reports\": 1, \"reported-bytes\": 2, "                      \
     "\"discarded-bytes\": 3" more "}"
 
 static void test_info(void)
 {
-    static const char full[] =
-        INFO(", \"requested-ms\": 0, \"applied-ms\": 600000, "
-             "\"lease-left-ms\": 3600000, \"unknown\": [1]");
+    static const char full[] = INFO(", \"requested-ms\": 0, \"applied-ms\": 600000, "
+                                    "\"lease-left-ms\": 3600000, \"unknown\": [1]");
     static const char *const bad[] = {
-        "", "{}", "[]", "5", "null",
-        INFO(", \"applied-ms\": 600001"), INFO(", \"applied-ms\": -1"),
-        INFO(", \"applied-ms\": 1.5"), INFO(", \"applied-ms\": \"1\""),
+        "",
+        "{}",
+        "[]",
+        "5",
+        "null",
+        INFO(", \"applied-ms\": 600001"),
+        INFO(", \"applied-ms\": -1"),
+        INFO(", \"applied-ms\": 1.5"),
+        INFO(", \"applied-ms\": \"1\""),
         INFO(", \"requested-ms\": 4294967295"),
         INFO(", \"lease-left-ms\": 3600001"),
-        INFO(", \"offered\": 1"), INFO(", \"inhibited\": null"),
+        INFO(", \"offered\": 1"),
+        INFO(", \"inhibited\": null"),
         INFO(", \"reports\": -1"),
         INFO(", \"discarded-bytes\": 18446744073709551615"),
     };
@@ -161,16 +167,21 @@ static bool parse_migrating(const char *body, bool *migrating)
 static void test_hints(void)
 {
     static const char used[] = "{\"last-update\": 5, \"stats\": "
-        "{\"stat-total-memory\": 100, \"stat-free-memory\": 30}}";
+                               "{\"stat-total-memory\": 100, \"stat-free-memory\": 30}}";
     static const char *const unused[] = {
-        "{}", "[]", "{\"last-update\": 0, \"stats\": {\"stat-total-memory\": "
-        "100, \"stat-free-memory\": 30}}", "{\"last-update\": 5}",
+        "{}",
+        "[]",
+        "{\"last-update\": 0, \"stats\": {\"stat-total-memory\": "
+        "100, \"stat-free-memory\": 30}}",
+        "{\"last-update\": 5}",
         "{\"last-update\": 5, \"stats\": {\"stat-total-memory\": 100, "
-        "\"stat-free-memory\": 101}}", "{\"last-update\": 5, \"stats\": "
+        "\"stat-free-memory\": 101}}",
+        "{\"last-update\": 5, \"stats\": "
         "{\"stat-total-memory\": 18446744073709551615, "
         "\"stat-free-memory\": 1}}",
     };
-    static const char list[] = "[5, {\"name\": \"x\"}, {\"name\": \"a b\", "
+    static const char list[] =
+        "[5, {\"name\": \"x\"}, {\"name\": \"a b\", "
         "\"type\": \"child<virtio-balloon-pci>\"}, {\"name\": \"b0\", "
         "\"type\": \"child<virtio-balloon-pci>\"}]";
     uint64_t bytes = 0;
@@ -202,11 +213,11 @@ static void test_format(void)
     GuestCommand set = { .op = GUEST_OP_SET, .delay_ms = 50, .lease_ms = 10000 };
     GuestCommand withdraw = { .op = GUEST_OP_WITHDRAW };
     g_autofree char *arguments = qmp_format_set(&set);
-    g_autofree char *line = qmp_format("balloon-set-report-delay", 7,
-                                       arguments);
+    g_autofree char *line = qmp_format("balloon-set-report-delay", 7, arguments);
     g_autofree char *nothing = qmp_format_set(&withdraw);
 
-    g_assert_cmpstr(line, ==, "{\"execute\":\"balloon-set-report-delay\","
+    g_assert_cmpstr(line, ==,
+                    "{\"execute\":\"balloon-set-report-delay\","
                     "\"id\":7,\"arguments\":{\"delay-ms\":50,"
                     "\"lease-ms\":10000}}\n");
     g_assert_cmpstr(nothing, ==, "{}");
@@ -227,8 +238,7 @@ static void on_found(void *opaque, Guest *guest)
 {
     Record *record = opaque;
 
-    g_assert_true(g_hash_table_insert(record->guests, g_strdup(guest->name),
-                                      guest));
+    g_assert_true(g_hash_table_insert(record->guests, g_strdup(guest->name), guest));
 }
 
 static void on_changed(void *opaque, Guest *guest)
@@ -284,7 +294,7 @@ typedef struct Fixture {
     GuestBackend *backend;
     GuestListener listener;
     Record record;
-    int64_t ahead_us;       /* how far the backend's clock is ahead */
+    int64_t ahead_us; /* how far the backend's clock is ahead */
 } Fixture;
 
 static void set_up(Fixture *f, gconstpointer data)
@@ -292,11 +302,14 @@ static void set_up(Fixture *f, gconstpointer data)
     (void)data;
     f->folder = g_dir_make_tmp("steer-guests-XXXXXX", NULL);
     f->host = fake_host_new(f->folder);
-    f->record.guests = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
-                                             NULL);
-    f->listener = (GuestListener) {
-        .opaque = &f->record, .found = on_found, .changed = on_changed,
-        .lost = on_lost, .answered = on_answered, .applied = on_applied,
+    f->record.guests = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    f->listener = (GuestListener){
+        .opaque = &f->record,
+        .found = on_found,
+        .changed = on_changed,
+        .lost = on_lost,
+        .answered = on_answered,
+        .applied = on_applied,
         .trouble = on_trouble,
     };
 }
@@ -335,13 +348,13 @@ static void run_once(Fixture *f)
     g_usleep(1000);
 }
 
-#define RUN_UNTIL(f, condition)                                         \
-    do {                                                                \
-        int64_t end_us_ = g_get_monotonic_time() + 10 * G_USEC_PER_SEC; \
-        while (!(condition)) {                                          \
-            g_assert_cmpint(g_get_monotonic_time(), <, end_us_);        \
-            run_once(f);                                                \
-        }                                                               \
+#define RUN_UNTIL(f, condition)                                                          \
+    do {                                                                                 \
+        int64_t end_us_ = g_get_monotonic_time() + 10 * G_USEC_PER_SEC;                  \
+        while (!(condition)) {                                                           \
+            g_assert_cmpint(g_get_monotonic_time(), <, end_us_);                         \
+            run_once(f);                                                                 \
+        }                                                                                \
     } while (0)
 
 static void run_for(Fixture *f, int64_t us)
@@ -361,8 +374,11 @@ static bool is_up(Fixture *f, const char *name)
 static void send_set(Guest *g, uint32_t tag, uint32_t delay_ms)
 {
     GuestCommand command = {
-        .op = GUEST_OP_SET, .tag = tag, .delay_ms = delay_ms,
-        .lease_ms = 10000, .not_while_migrating = true,
+        .op = GUEST_OP_SET,
+        .tag = tag,
+        .delay_ms = delay_ms,
+        .lease_ms = 10000,
+        .not_while_migrating = true,
     };
 
     g_assert_true(guest_send(g, &command));
@@ -531,8 +547,7 @@ static void test_out_of_order(Fixture *f, gconstpointer data)
         RUN_UNTIL(f, f->record.answers == tag);
         g_assert_cmpuint(f->record.last.tag, ==, tag);
         g_assert_cmpint(f->record.last.verdict, ==, GUEST_OK);
-        g_assert_cmpuint(fake_host_look(f->host, "tested").requested_ms, ==,
-                         tag * 10);
+        g_assert_cmpuint(fake_host_look(f->host, "tested").requested_ms, ==, tag * 10);
     }
     check_neighbour(f);
 }
@@ -558,11 +573,10 @@ static void test_flood(Fixture *f, gconstpointer data)
     g_assert_true(is_up(f, "tested"));
     g_assert_cmpuint(f->record.troubles, ==, 1);
     g_assert_cmpuint(f->record.applied, >, 0);
-    g_assert_cmpuint(f->record.applied, <=, QMP_EVENTS_BURST + 4 *
-                     QMP_EVENTS_PER_S);
+    g_assert_cmpuint(f->record.applied, <=, QMP_EVENTS_BURST + 4 * QMP_EVENTS_PER_S);
     g_test_message("%" G_GINT64_FORMAT " of %" G_GINT64_FORMAT " us of CPU, "
-                   "the fake server's included", cpu_us,
-                   g_get_monotonic_time() - start_us);
+                   "the fake server's included",
+                   cpu_us, g_get_monotonic_time() - start_us);
 }
 
 static void test_lies(Fixture *f, gconstpointer data)
@@ -657,8 +671,7 @@ static void test_no_folder(Fixture *f, gconstpointer data)
 static void add(const char *name, FakeScript script,
                 void (*test)(Fixture *, gconstpointer))
 {
-    g_autofree char *path = g_strdup_printf("/qmp/%s/%s", name,
-                                            fake_script_name(script));
+    g_autofree char *path = g_strdup_printf("/qmp/%s/%s", name, fake_script_name(script));
 
     g_test_add(path, Fixture, GINT_TO_POINTER(script), set_up, test, tear_down);
 }

@@ -14,22 +14,20 @@ static const struct {
     ModelControl control;
     uint32_t fixed_delay_ms;
 } contenders[] = {
-    { "fixed-2s", MODEL_FIXED, 2000 },
-    { "fixed-100ms", MODEL_FIXED, 100 },
-    { "fixed-30s", MODEL_FIXED, 30000 },
-    { "psi-only", MODEL_PSI_ONLY, 0 },
+    { "fixed-2s", MODEL_FIXED, 2000 },   { "fixed-100ms", MODEL_FIXED, 100 },
+    { "fixed-30s", MODEL_FIXED, 30000 }, { "psi-only", MODEL_PSI_ONLY, 0 },
     { "steer", MODEL_STEER, 0 },
 };
 
-#define CONTENDERS  (sizeof(contenders) / sizeof(contenders[0]))
+#define CONTENDERS (sizeof(contenders) / sizeof(contenders[0]))
 
 static const char usage[] =
-"usage: model-compare [--work NAME] [--guests N] [--minutes N]\n"
-"                     [--seeds N] [--first-seed N] [--overcommit PERCENT]\n"
-"                     [--period S] [--high PERCENT] [--only CONTENDER]\n"
-"                     [--log FILE] [--set KEY=VALUE]...\n"
-"       works: idle square poisson boot saw diurnal leak mixed\n"
-"       contenders: fixed-2s fixed-100ms fixed-30s psi-only steer\n";
+    "usage: model-compare [--work NAME] [--guests N] [--minutes N]\n"
+    "                     [--seeds N] [--first-seed N] [--overcommit PERCENT]\n"
+    "                     [--period S] [--high PERCENT] [--only CONTENDER]\n"
+    "                     [--log FILE] [--set KEY=VALUE]...\n"
+    "       works: idle square poisson boot saw diurnal leak mixed\n"
+    "       contenders: fixed-2s fixed-100ms fixed-30s psi-only steer\n";
 
 static void fail(const char *what, const char *value)
 {
@@ -68,19 +66,15 @@ static void run(ModelConfig *config, size_t contender)
            "%.3f,%llu,%llu,%u,%u,%u,%.0f,%.0f,%.0f,%.0f,%.0f\n",
            model_work_name(config->work), config->guests,
            config->duration_ns / 60.0 / MODEL_S, config->overcommit_percent,
-           (double)config->square_period_ns / MODEL_S,
-           config->square_high_percent, (unsigned long long)config->seed,
-           contenders[contender].name,
-           (double)r.refaulted_bytes / MODEL_GIB,
-           (double)r.returned_bytes / MODEL_GIB, r.stall_s, r.some_s, r.full_s,
-           (double)r.swapped_bytes / MODEL_GIB,
-           r.mean_backlog_bytes / MODEL_GIB,
-           (double)r.least_usable_bytes / MODEL_GIB,
+           (double)config->square_period_ns / MODEL_S, config->square_high_percent,
+           (unsigned long long)config->seed, contenders[contender].name,
+           (double)r.refaulted_bytes / MODEL_GIB, (double)r.returned_bytes / MODEL_GIB,
+           r.stall_s, r.some_s, r.full_s, (double)r.swapped_bytes / MODEL_GIB,
+           r.mean_backlog_bytes / MODEL_GIB, (double)r.least_usable_bytes / MODEL_GIB,
            (unsigned long long)r.passes, (unsigned long long)r.commands,
            r.calm_commands_per_hour, r.transitions, r.opposite_in_10s,
-           r.state_s[POLICY_CALM], r.state_s[POLICY_EASY],
-           r.state_s[POLICY_WATCH], r.state_s[POLICY_TIGHT],
-           r.state_s[POLICY_URGENT]);
+           r.state_s[POLICY_CALM], r.state_s[POLICY_EASY], r.state_s[POLICY_WATCH],
+           r.state_s[POLICY_TIGHT], r.state_s[POLICY_URGENT]);
     fflush(stdout);
 }
 
@@ -97,8 +91,7 @@ static void set_key(ModelConfig *config, const char *text)
         if (strlen(key->key) == length && !memcmp(key->key, text, length)) {
             *(uint32_t *)((char *)&config->policy + key->offset) =
                 strtoul(value + 1, NULL, 10);
-            if (!policy_config_check(&config->policy, message,
-                                     sizeof(message))) {
+            if (!policy_config_check(&config->policy, message, sizeof(message))) {
                 fail(message, text);
             }
             return;
@@ -146,7 +139,8 @@ static void option(Options *o, const char *name, const char *value)
             fail(name, value);
         }
         fputs("time_s,available_gib,floor_gib,backlog_gib,refaulted_gib,"
-              "stall_s,state,delay_ms\n", c->log);
+              "stall_s,state,delay_ms\n",
+              c->log);
     } else {
         fail("unknown option", name);
     }

@@ -8,10 +8,10 @@
 
 #include "model-internal.h"
 
-#define PSI_ONLY_CALM_MS    30000
-#define PSI_ONLY_SHORT_MS   50
-#define OWN_DELAY_MS        2000
-#define PSI_ONLY_HOLD_NS    (10 * MODEL_S)
+#define PSI_ONLY_CALM_MS 30000
+#define PSI_ONLY_SHORT_MS 50
+#define OWN_DELAY_MS 2000
+#define PSI_ONLY_HOLD_NS (10 * MODEL_S)
 
 static void control_all(Model *m, uint32_t delay_ms)
 {
@@ -42,8 +42,7 @@ static uint32_t control_some_permille(Model *m)
     int64_t elapsed_ns = m->now_ns - m->share_ns;
 
     if (elapsed_ns >= MODEL_S) {
-        m->share_permille = 1000 * (m->some_ns - m->share_some_ns) /
-                            elapsed_ns;
+        m->share_permille = 1000 * (m->some_ns - m->share_some_ns) / elapsed_ns;
         m->share_ns = m->now_ns;
         m->share_some_ns = m->some_ns;
     }
@@ -63,8 +62,7 @@ static void control_count(Model *m)
     int direction = m->outcome.state - from;
     uint32_t opposite = 0;
 
-    m->result->state_s[from] +=
-        (double)(m->now_ns - m->last_step_ns) / MODEL_S;
+    m->result->state_s[from] += (double)(m->now_ns - m->last_step_ns) / MODEL_S;
     if (control_is_calm(m)) {
         m->calm_s += (double)(m->now_ns - m->last_step_ns) / MODEL_S;
     }
@@ -79,15 +77,15 @@ static void control_count(Model *m)
     m->changed_ns[0] = m->now_ns;
     m->direction[0] = direction;
     for (int i = 0; i + 1 < MODEL_HISTORY && m->direction[i + 1] &&
-                    m->now_ns - m->changed_ns[i + 1] < 10 * MODEL_S; i++) {
+                    m->now_ns - m->changed_ns[i + 1] < 10 * MODEL_S;
+         i++) {
         opposite += (m->direction[i] > 0) != (m->direction[i + 1] > 0);
     }
     m->result->transitions++;
     m->result->opposite_in_10s = MAX(m->result->opposite_in_10s, opposite);
 }
 
-static void control_request(Model *m, size_t i, uint32_t delay_ms,
-                            int64_t lease_ns)
+static void control_request(Model *m, size_t i, uint32_t delay_ms, int64_t lease_ns)
 {
     ModelGuest *g = &m->guests[i];
 
@@ -101,8 +99,7 @@ static void control_request(Model *m, size_t i, uint32_t delay_ms,
 /* A command takes 1 to 2 ms to arrive: here, none. */
 static void control_execute(Model *m, const PolicyCommand *c)
 {
-    control_request(m, c->vm, c->delay_ms,
-                    m->now_ns + c->lease_ms * MODEL_MS);
+    control_request(m, c->vm, c->delay_ms, m->now_ns + c->lease_ms * MODEL_MS);
     m->samples[c->vm].reply_serial = c->serial;
     m->samples[c->vm].reply = POLICY_REPLY_OK;
     m->calm_commands[c->vm] += control_is_calm(m);
@@ -121,8 +118,7 @@ static void control_count_writers(Model *m)
 static void control_law(Model *m)
 {
     const PolicyConfig *config = &m->config->policy;
-    int64_t old_ns = policy_query_interval_ms(config, m->policy.state) *
-                     MODEL_MS;
+    int64_t old_ns = policy_query_interval_ms(config, m->policy.state) * MODEL_MS;
     PolicySample sample = {
         .readable = true,
         .ram_bytes = m->host.ram_bytes,
@@ -148,8 +144,8 @@ static void control_law(Model *m)
             control_query(m, i);
         }
     }
-    count = policy_step(config, &m->policy, m->vms, &sample, m->now_ns,
-                        m->commands, &m->outcome);
+    count = policy_step(config, &m->policy, m->vms, &sample, m->now_ns, m->commands,
+                        &m->outcome);
     for (size_t i = 0; i < count; i++) {
         control_execute(m, &m->commands[i]);
     }
@@ -191,7 +187,7 @@ static void control_law_start(Model *m)
     for (size_t i = 0; i < m->count; i++) {
         policy_vm_init(&m->vms[i], &m->config->policy, i + 1);
         m->qemus[i].requested_ms = POLICY_DELAY_NONE;
-        m->samples[i] = (PolicyVmSample) {
+        m->samples[i] = (PolicyVmSample){
             .connected = true,
             .offered = true,
             .negotiated = true,

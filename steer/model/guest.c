@@ -6,16 +6,16 @@
 
 #include "model.h"
 
-#define MIN(a, b)   ((a) < (b) ? (a) : (b))
-#define MAX(a, b)   ((a) > (b) ? (a) : (b))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
 
 /* mm/page_reporting.c: blocks of 4 MiB, 32 a report */
-#define BLOCK_BYTES     (4 * MODEL_MIB)
-#define REPORT_BLOCKS   32
+#define BLOCK_BYTES (4 * MODEL_MIB)
+#define REPORT_BLOCKS 32
 /* A pass that follows a pass at delay 0 still takes its time. */
-#define PASS_MIN_NS     (1 * MODEL_MS)
+#define PASS_MIN_NS (1 * MODEL_MS)
 /* From the allocator's free path, a jiffy at 250 Hz */
-#define JIFFY_NS        (4 * MODEL_MS)
+#define JIFFY_NS (4 * MODEL_MS)
 
 static void guest_request_pass(ModelGuest *g, int64_t now_ns, int64_t least_ns)
 {
@@ -85,11 +85,11 @@ uint64_t guest_fault(ModelGuest *g, uint64_t bytes)
 
 uint64_t guest_pass(ModelGuest *g, int64_t now_ns)
 {
-    uint64_t blocks = (g->freed_bytes + g->returned_bytes +
-                       g->untouched_bytes + g->fresh_bytes) / BLOCK_BYTES;
+    uint64_t blocks =
+        (g->freed_bytes + g->returned_bytes + g->untouched_bytes + g->fresh_bytes) /
+        BLOCK_BYTES;
     /* DIV_ROUND_UP(nr_free, 32 * 16), and one more */
-    uint64_t reports = (blocks + REPORT_BLOCKS * 16 - 1) /
-                       (REPORT_BLOCKS * 16) + 1;
+    uint64_t reports = (blocks + REPORT_BLOCKS * 16 - 1) / (REPORT_BLOCKS * 16) + 1;
     uint64_t budget = reports * REPORT_BLOCKS * BLOCK_BYTES;
     uint64_t backed = MIN(budget, g->freed_bytes);
     uint64_t fresh = MIN(budget - backed, g->fresh_bytes);

@@ -9,22 +9,28 @@
 
 #include "model.h"
 
-#define MIN(a, b)   ((a) < (b) ? (a) : (b))
-#define MAX(a, b)   ((a) > (b) ? (a) : (b))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
 
 /* Transitions that are remembered, for how often they change direction */
-#define MODEL_HISTORY   32
+#define MODEL_HISTORY 32
 
 typedef struct ModelHost {
     uint64_t ram_bytes;
     uint64_t free_bytes;
     uint64_t cache_bytes, cache_min_bytes, cache_max_bytes;
     uint64_t swapped_bytes;
-    uint64_t reclaim_bytes;     /* of cache, in a step */
-    uint64_t min_bytes, low_bytes, high_bytes;  /* watermarks */
+    uint64_t reclaim_bytes;                    /* of cache, in a step */
+    uint64_t min_bytes, low_bytes, high_bytes; /* watermarks */
     int64_t cache_ns;
     bool kswapd;
 } ModelHost;
+
+/* What a model QEMU was asked for */
+struct ModelQemu {
+    uint32_t requested_ms;
+    int64_t lease_ns; /* when it ends */
+};
 
 struct Model {
     const ModelConfig *config;
@@ -34,15 +40,15 @@ struct Model {
     size_t count;
     ModelGuest *guests;
     ModelGuest **heap;
-    ModelGuest **active;        /* those that wait for memory */
+    ModelGuest **active; /* those that wait for memory */
     size_t active_count;
-    uint64_t backed_bytes;      /* used and freed, of all guests; with swap */
+    uint64_t backed_bytes; /* used and freed, of all guests; with swap */
     uint64_t freed_bytes;
     double backlog_byte_s;
 
     ModelHost host;
-    int64_t host_ns;            /* its next step */
-    int64_t some_ns, full_ns;   /* PSI's totals */
+    int64_t host_ns;          /* its next step */
+    int64_t some_ns, full_ns; /* PSI's totals */
     PsiTrigger some, full;
     int64_t psi_ns, psi_until_ns;
     uint32_t some_events, full_events;
@@ -55,10 +61,7 @@ struct Model {
     PolicyVm *vms;
     PolicyVmSample *samples;
     PolicyCommand *commands;
-    struct ModelQemu {
-        uint32_t requested_ms;
-        int64_t lease_ns;       /* when it ends */
-    } *qemus;
+    struct ModelQemu *qemus;
     PolicyOutcome outcome;
     uint32_t *calm_commands;
     double calm_s;

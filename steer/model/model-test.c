@@ -11,7 +11,7 @@
 #include "replay.h"
 #include "trace.h"
 
-#define NONE    POLICY_DELAY_NONE
+#define NONE POLICY_DELAY_NONE
 
 /* PSI */
 
@@ -44,8 +44,7 @@ static void test_psi_rate(void)
 
     psi_trigger_init(&t, 100 * MODEL_MS, MODEL_S, 0);
     for (int64_t now = 1; now <= 100; now++) {
-        events += psi_trigger_update(&t, now * 100 * MODEL_MS,
-                                     now * 100 * MODEL_MS);
+        events += psi_trigger_update(&t, now * 100 * MODEL_MS, now * 100 * MODEL_MS);
     }
     g_assert_cmpint(events, >=, 9);
     g_assert_cmpint(events, <=, 10);
@@ -78,7 +77,7 @@ static void test_psi_deferred(void)
 /* 12 GiB that has been used, 10 of them now free */
 static ModelGuest guest_with_backlog(uint32_t delay_ms)
 {
-    return (ModelGuest) {
+    return (ModelGuest){
         .total_bytes = 12 * MODEL_GIB,
         .used_bytes = 12 * MODEL_GIB,
         .delay_ms = delay_ms,
@@ -107,8 +106,7 @@ static void test_guest_drains(void)
         g_assert_cmpuint(g.freed_bytes, ==, 0);
         g_assert_cmpint(passes, >=, 10);
         g_assert_cmpint(passes, <=, 16);
-        g_assert_cmpint(now_ns - MODEL_S, ==,
-                        passes * delays_ms[i] * MODEL_MS);
+        g_assert_cmpint(now_ns - MODEL_S, ==, passes * delays_ms[i] * MODEL_MS);
     }
 }
 
@@ -204,8 +202,7 @@ static void test_mixed(void)
 
         g_test_message("seed %d: %.0f%% of the re-faults", (int)seed,
                        100.0 * ours.refaulted_bytes / fixed.refaulted_bytes);
-        g_assert_cmpuint(ours.refaulted_bytes, <=,
-                         fixed.refaulted_bytes / 10 * 7);
+        g_assert_cmpuint(ours.refaulted_bytes, <=, fixed.refaulted_bytes / 10 * 7);
         g_assert_cmpfloat(ours.stall_s, <=, fixed.stall_s);
         g_assert_cmpuint(ours.opposite_in_10s, <=, 1);
         g_assert_cmpuint(ours.calm_commands_per_hour, <=, 20);
@@ -313,7 +310,7 @@ static void test_trace_round_trip(void)
     fclose(file);
 }
 
-#define HEAD    "balloon-steer trace 1\n"
+#define HEAD "balloon-steer trace 1\n"
 
 static void test_trace_bad(void)
 {
@@ -324,8 +321,7 @@ static void test_trace_bad(void)
         { "balloon-steer trace 2\n",
           "t:1: the line is 'balloon-steer trace 2', it must be "
           "'balloon-steer trace 1'" },
-        { HEAD "guest,1\n",
-          "t:2: 'kind' is 'guest', it must be host, vm or gone" },
+        { HEAD "guest,1\n", "t:2: 'kind' is 'guest', it must be host, vm or gone" },
         { HEAD "# a comment\n\ngone,1\n",
           "t:4: 'number of fields' is '2', it must be 3 for 'gone'" },
         { HEAD "host,0,1,1,-3,1,1,1,0,0,0\n",
@@ -367,8 +363,7 @@ static void test_trace_bad(void)
         ReplayResult result;
 
         policy_config_init(&config);
-        g_assert_false(replay_run(file, "t", &config, NULL, false, &result,
-                                  &error));
+        g_assert_false(replay_run(file, "t", &config, NULL, false, &result, &error));
         g_assert_cmpstr(error->message, ==, rows[i].message);
         fclose(file);
     }
@@ -392,8 +387,7 @@ static void test_trace_long_and_binary(void)
             text[i] = g_rand_int_range(r, 0, 256);
         }
         file = text_file(text, 100000);
-        g_assert_false(replay_run(file, "t", &config, NULL, false, &result,
-                                  &error));
+        g_assert_false(replay_run(file, "t", &config, NULL, false, &result, &error));
         g_assert_nonnull(error);
         if (!seed) {
             g_assert_cmpstr(error->message, ==,
@@ -412,8 +406,12 @@ static void test_replay(void)
         .free_bytes = 20 * MODEL_GIB,
     };
     PolicyVmSample vm = {
-        .connected = true, .offered = true, .negotiated = true, .steer = true,
-        .host_bytes = MODEL_GIB, .guest_used_bytes = MODEL_GIB,
+        .connected = true,
+        .offered = true,
+        .negotiated = true,
+        .steer = true,
+        .host_bytes = MODEL_GIB,
+        .guest_used_bytes = MODEL_GIB,
     };
     g_autofree char *out = NULL;
     size_t size;

@@ -11,16 +11,16 @@
 #include "model-internal.h"
 
 /* A guest touches memory this fast, if the host has it: huge pages, zeroed */
-#define FAULT_BYTES_PER_S       (1 * MODEL_GIB)
+#define FAULT_BYTES_PER_S (1 * MODEL_GIB)
 /* Clean cache given up, by one kswapd a node; swap on a plain SSD */
-#define RECLAIM_BYTES_PER_S     (2 * MODEL_GIB)
-#define NODE_BYTES              (128 * MODEL_GIB)
-#define SWAP_BYTES_PER_S        (200 * MODEL_MIB)
-#define CACHE_BYTES_PER_S       (100 * MODEL_MIB)
-#define CACHE_MAX_PERCENT       10
-#define CACHE_MIN_PERCENT       1
-#define HOST_BASE_BYTES         (2 * MODEL_GIB)
-#define HOST_STEP_NS            (20 * MODEL_MS)
+#define RECLAIM_BYTES_PER_S (2 * MODEL_GIB)
+#define NODE_BYTES (128 * MODEL_GIB)
+#define SWAP_BYTES_PER_S (200 * MODEL_MIB)
+#define CACHE_BYTES_PER_S (100 * MODEL_MIB)
+#define CACHE_MAX_PERCENT 10
+#define CACHE_MIN_PERCENT 1
+#define HOST_BASE_BYTES (2 * MODEL_GIB)
+#define HOST_STEP_NS (20 * MODEL_MS)
 
 /* The heap of guests, by the time of their next event */
 
@@ -46,8 +46,7 @@ void model_guest_moved(Model *m, ModelGuest *g)
     }
     while ((child = 2 * at + 1) < m->count) {
         if (child + 1 < m->count &&
-            guest_next_ns(m->heap[child + 1]) <
-            guest_next_ns(m->heap[child])) {
+            guest_next_ns(m->heap[child + 1]) < guest_next_ns(m->heap[child])) {
             child++;
         }
         if (when_ns <= guest_next_ns(m->heap[child])) {
@@ -75,8 +74,8 @@ static void host_init(ModelHost *h, uint64_t guests_bytes, uint32_t percent)
     h->min_bytes = min_kib * 1024;
     h->low_bytes = h->min_bytes + MAX(h->min_bytes / 4, h->ram_bytes / 1000);
     h->high_bytes = 2 * h->low_bytes - h->min_bytes;
-    h->reclaim_bytes = MAX(1, (double)h->ram_bytes / NODE_BYTES) *
-                       RECLAIM_BYTES_PER_S * HOST_STEP_NS / MODEL_S;
+    h->reclaim_bytes = MAX(1, (double)h->ram_bytes / NODE_BYTES) * RECLAIM_BYTES_PER_S *
+                       HOST_STEP_NS / MODEL_S;
 }
 
 /* MemAvailable, by mm/show_mem.c */
@@ -91,8 +90,8 @@ static void host_grow_cache(ModelHost *h, int64_t now_ns)
 {
     double elapsed_s = (double)(now_ns - h->cache_ns) / MODEL_S;
     uint64_t spare = h->free_bytes - MIN(h->free_bytes, 4 * h->high_bytes);
-    uint64_t grown = MIN(elapsed_s * CACHE_BYTES_PER_S,
-                         h->cache_max_bytes - h->cache_bytes);
+    uint64_t grown =
+        MIN(elapsed_s * CACHE_BYTES_PER_S, h->cache_max_bytes - h->cache_bytes);
 
     grown = MIN(grown, spare);
     h->cache_bytes += grown;
@@ -127,8 +126,7 @@ static uint64_t host_reclaim(ModelHost *h, uint64_t bytes)
 
 static uint64_t host_swap(Model *m, uint64_t bytes)
 {
-    bytes = MIN(bytes, m->backed_bytes - MIN(m->backed_bytes,
-                                             m->host.swapped_bytes));
+    bytes = MIN(bytes, m->backed_bytes - MIN(m->backed_bytes, m->host.swapped_bytes));
     m->host.swapped_bytes += bytes;
     m->host.free_bytes += bytes;
     m->result->swapped_bytes += bytes;
@@ -208,8 +206,7 @@ static void host_psi(Model *m)
 
 static uint64_t guest_demand(const ModelGuest *g)
 {
-    return MIN(g->wanted_bytes,
-               FAULT_BYTES_PER_S / MODEL_S * HOST_STEP_NS);
+    return MIN(g->wanted_bytes, FAULT_BYTES_PER_S / MODEL_S * HOST_STEP_NS);
 }
 
 static void host_step(Model *m)
@@ -241,8 +238,8 @@ static void host_step(Model *m)
     host_stall(m, stalled, waiting);
     host_kswapd(&m->host);
     host_psi(m);
-    m->result->least_usable_bytes = MIN(m->result->least_usable_bytes,
-                                        model_available_bytes(&m->host));
+    m->result->least_usable_bytes =
+        MIN(m->result->least_usable_bytes, model_available_bytes(&m->host));
     if (m->active_count || m->host.kswapd || m->now_ns < m->psi_until_ns) {
         m->host_ns = m->now_ns + HOST_STEP_NS;
     } else {
@@ -275,20 +272,18 @@ static void model_guest_event(Model *m, ModelGuest *g)
 
 static void model_log(Model *m)
 {
-    fprintf(m->config->log, "%.0f,%.3f,%.3f,%.3f,%.3f,%.3f,%d,%u\n",
-            (double)m->now_ns / MODEL_S,
-            (double)model_available_bytes(&m->host) / MODEL_GIB,
-            (double)m->outcome.floor_bytes / MODEL_GIB,
-            (double)m->freed_bytes / MODEL_GIB,
-            (double)m->result->refaulted_bytes / MODEL_GIB,
-            m->result->stall_s, m->outcome.state, m->guests[0].delay_ms);
+    fprintf(
+        m->config->log, "%.0f,%.3f,%.3f,%.3f,%.3f,%.3f,%d,%u\n",
+        (double)m->now_ns / MODEL_S, (double)model_available_bytes(&m->host) / MODEL_GIB,
+        (double)m->outcome.floor_bytes / MODEL_GIB, (double)m->freed_bytes / MODEL_GIB,
+        (double)m->result->refaulted_bytes / MODEL_GIB, m->result->stall_s,
+        m->outcome.state, m->guests[0].delay_ms);
     m->log_ns = m->now_ns + MODEL_S;
 }
 
 static void model_advance(Model *m, int64_t to_ns)
 {
-    m->backlog_byte_s += (double)m->freed_bytes * (to_ns - m->now_ns) /
-                         MODEL_S;
+    m->backlog_byte_s += (double)m->freed_bytes * (to_ns - m->now_ns) / MODEL_S;
     m->now_ns = to_ns;
 }
 
@@ -296,8 +291,7 @@ static void model_advance(Model *m, int64_t to_ns)
 static bool model_event(Model *m)
 {
     int64_t guest_ns = guest_next_ns(m->heap[0]);
-    int64_t next_ns = MIN(MIN(guest_ns, m->host_ns),
-                          MIN(m->control_ns, m->log_ns));
+    int64_t next_ns = MIN(MIN(guest_ns, m->host_ns), MIN(m->control_ns, m->log_ns));
 
     if (next_ns >= m->config->duration_ns) {
         model_advance(m, m->config->duration_ns);
@@ -316,12 +310,11 @@ static bool model_event(Model *m)
     return true;
 }
 
-static void model_start(Model *m, const ModelConfig *config,
-                        ModelResult *result)
+static void model_start(Model *m, const ModelConfig *config, ModelResult *result)
 {
     uint64_t total = 0;
 
-    *result = (ModelResult) { .least_usable_bytes = UINT64_MAX };
+    *result = (ModelResult){ .least_usable_bytes = UINT64_MAX };
     m->config = config;
     m->result = result;
     m->guests = calloc(config->guests, sizeof(*m->guests));
@@ -330,8 +323,7 @@ static void model_start(Model *m, const ModelConfig *config,
     for (size_t i = 0; i < config->guests; i++) {
         ModelGuest *g = &m->guests[i];
 
-        g->random.state = (config->seed * 1000003 + i) *
-                          UINT64_C(0x9e3779b97f4a7c15) | 1;
+        g->random.state = (config->seed * 1000003 + i) * UINT64_C(0x9e3779b97f4a7c15) | 1;
         workload_start(config, g, i);
         g->delay_ms = 2000;
         g->pass_ns = 2 * MODEL_S;
@@ -351,7 +343,7 @@ static void model_start(Model *m, const ModelConfig *config,
 
 void model_config_init(ModelConfig *config)
 {
-    *config = (ModelConfig) {
+    *config = (ModelConfig){
         .work = MODEL_MIXED,
         .control = MODEL_STEER,
         .fixed_delay_ms = 2000,
@@ -374,8 +366,8 @@ void model_run(const ModelConfig *config, ModelResult *result)
     model_control_end(&m);
     result->some_s = (double)m.some_ns / MODEL_S;
     result->full_s = (double)m.full_ns / MODEL_S;
-    result->mean_backlog_bytes = m.backlog_byte_s /
-                                 ((double)config->duration_ns / MODEL_S);
+    result->mean_backlog_bytes =
+        m.backlog_byte_s / ((double)config->duration_ns / MODEL_S);
     free(m.guests);
     free(m.heap);
     free(m.active);

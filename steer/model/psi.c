@@ -9,7 +9,7 @@
 void psi_trigger_init(PsiTrigger *t, int64_t threshold_ns, int64_t window_ns,
                       int64_t now_ns)
 {
-    *t = (PsiTrigger) {
+    *t = (PsiTrigger){
         .threshold_ns = threshold_ns,
         .window_ns = window_ns,
         .start_ns = now_ns,
@@ -29,8 +29,8 @@ static int64_t psi_growth(PsiTrigger *t, int64_t now_ns, int64_t total_ns)
         t->previous_growth_ns = growth_ns;
         return growth_ns;
     }
-    return growth_ns + (double)t->previous_growth_ns *
-                       (t->window_ns - elapsed_ns) / t->window_ns;
+    return growth_ns +
+           (double)t->previous_growth_ns * (t->window_ns - elapsed_ns) / t->window_ns;
 }
 
 bool psi_trigger_update(PsiTrigger *t, int64_t now_ns, int64_t total_ns)

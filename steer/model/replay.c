@@ -10,23 +10,23 @@
 #include "replay.h"
 #include "trace.h"
 
-#define MS          INT64_C(1000000)
+#define MS INT64_C(1000000)
 
 typedef struct Replay {
     const PolicyConfig *config;
     FILE *out;
     bool verbose;
     ReplayResult *result;
-    GHashTable *index;          /* name -> index + 1 */
+    GHashTable *index; /* name -> index + 1 */
     GPtrArray *names;
-    GArray *vms;                /* PolicyVm */
-    GArray *samples;            /* PolicyVmSample, parallel */
-    GArray *commands;           /* PolicyCommand, as many */
+    GArray *vms;      /* PolicyVm */
+    GArray *samples;  /* PolicyVmSample, parallel */
+    GArray *commands; /* PolicyCommand, as many */
     PolicyHost host;
     PolicySample sample;
     PolicyOutcome outcome;
     bool started;
-    int64_t start_ms;           /* of the trace */
+    int64_t start_ms; /* of the trace */
     int64_t now_ns;
 } Replay;
 
@@ -86,8 +86,7 @@ static void replay_gone(Replay *r, const char *name)
     g_ptr_array_remove_index_fast(r->names, at);
     g_array_set_size(r->commands, r->vms->len);
     if (at < r->vms->len) {
-        g_hash_table_insert(r->index, r->names->pdata[at],
-                            GSIZE_TO_POINTER(at + 1));
+        g_hash_table_insert(r->index, r->names->pdata[at], GSIZE_TO_POINTER(at + 1));
     }
 }
 
@@ -123,9 +122,9 @@ static void replay_command(Replay *r, const PolicyCommand *c)
         fprintf(r->out, "%.3f s  %s: withdraw (%s)\n", time_s, name,
                 policy_why_name(c->why));
     } else {
-        fprintf(r->out, "%.3f s  %s: %s %" PRIu32 " ms, lease %" PRIu32
-                " s (%s)\n", time_s, name, c->renewal ? "renew" : "set",
-                c->delay_ms, c->lease_ms / 1000, policy_why_name(c->why));
+        fprintf(r->out, "%.3f s  %s: %s %" PRIu32 " ms, lease %" PRIu32 " s (%s)\n",
+                time_s, name, c->renewal ? "renew" : "set", c->delay_ms,
+                c->lease_ms / 1000, policy_why_name(c->why));
     }
 }
 
@@ -138,9 +137,9 @@ static void replay_transition(Replay *r)
     }
     r->result->transitions++;
     if (r->out) {
-        fprintf(r->out, "%.3f s  %s -> %s: %s; usable %" PRIu64 " MiB, floor %"
-                PRIu64 " MiB\n", replay_s(r),
-                policy_state_name(o->from), policy_state_name(o->state),
+        fprintf(r->out,
+                "%.3f s  %s -> %s: %s; usable %" PRIu64 " MiB, floor %" PRIu64 " MiB\n",
+                replay_s(r), policy_state_name(o->from), policy_state_name(o->state),
                 policy_reason_name(o->reason), o->usable_bytes >> 20,
                 o->floor_bytes >> 20);
     }
@@ -156,8 +155,8 @@ static void replay_step(Replay *r, int64_t now_ns)
     r->now_ns = now_ns;
     r->sample.vms = (PolicyVmSample *)r->samples->data;
     r->sample.vm_count = r->vms->len;
-    policy_step(r->config, &r->host, (PolicyVm *)r->vms->data, &r->sample,
-                now_ns, (PolicyCommand *)r->commands->data, &r->outcome);
+    policy_step(r->config, &r->host, (PolicyVm *)r->vms->data, &r->sample, now_ns,
+                (PolicyCommand *)r->commands->data, &r->outcome);
     r->sample.psi_some_events = r->sample.psi_full_events = 0;
     r->started = true;
     r->result->steps++;
@@ -206,26 +205,24 @@ static void replay_summary(const Replay *r)
 {
     const ReplayResult *result = r->result;
 
-    fprintf(r->out, "%" PRIu64 " steps, %" PRIu32 " transitions, %" PRIu64
-            " commands, %" PRIu64 " of them withdrawals, %zu VMs at the end\n",
-            result->steps, result->transitions, result->commands,
-            result->withdrawals, result->vms);
+    fprintf(r->out,
+            "%" PRIu64 " steps, %" PRIu32 " transitions, %" PRIu64 " commands, %" PRIu64
+            " of them withdrawals, %zu VMs at the end\n",
+            result->steps, result->transitions, result->commands, result->withdrawals,
+            result->vms);
     for (int i = 0; i < POLICY_STATES; i++) {
-        fprintf(r->out, "%-6s %10.1f s\n", policy_state_name(i),
-                result->state_s[i]);
+        fprintf(r->out, "%-6s %10.1f s\n", policy_state_name(i), result->state_s[i]);
     }
 }
 
-bool replay_run(FILE *file, const char *file_name, const PolicyConfig *config,
-                FILE *out, bool verbose, ReplayResult *result, GError **error)
+bool replay_run(FILE *file, const char *file_name, const PolicyConfig *config, FILE *out,
+                bool verbose, ReplayResult *result, GError **error)
 {
     g_autoptr(GHashTable) index = g_hash_table_new(g_str_hash, g_str_equal);
     g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
     g_autoptr(GArray) vms = g_array_new(FALSE, TRUE, sizeof(PolicyVm));
-    g_autoptr(GArray) samples = g_array_new(FALSE, TRUE,
-                                            sizeof(PolicyVmSample));
-    g_autoptr(GArray) commands = g_array_new(FALSE, TRUE,
-                                             sizeof(PolicyCommand));
+    g_autoptr(GArray) samples = g_array_new(FALSE, TRUE, sizeof(PolicyVmSample));
+    g_autoptr(GArray) commands = g_array_new(FALSE, TRUE, sizeof(PolicyCommand));
     Replay r = {
         .config = config,
         .out = out,
@@ -239,7 +236,7 @@ bool replay_run(FILE *file, const char *file_name, const PolicyConfig *config,
     };
     TraceReader reader;
 
-    *result = (ReplayResult) { 0 };
+    *result = (ReplayResult){ 0 };
     policy_host_init(&r.host, config, 0);
     if (!trace_open(&reader, file, file_name, error) ||
         !replay_rows(&r, &reader, error)) {

@@ -18,7 +18,7 @@ typedef struct ReplayResult {
     uint64_t commands;
     uint64_t withdrawals;
     uint32_t transitions;
-    size_t vms;                 /* at the end */
+    size_t vms; /* at the end */
     double state_s[POLICY_STATES];
 } ReplayResult;
 
@@ -30,7 +30,7 @@ typedef struct ReplayResult {
  * @out: transitions and, if @verbose, commands, a line each; a summary at the
  *       end. NULL for none.
  */
-bool replay_run(FILE *file, const char *file_name, const PolicyConfig *config,
-                FILE *out, bool verbose, ReplayResult *result, GError **error);
+bool replay_run(FILE *file, const char *file_name, const PolicyConfig *config, FILE *out,
+                bool verbose, ReplayResult *result, GError **error);
 
 #endif /* STEER_MODEL_REPLAY_H */

@@ -10,12 +10,12 @@
 
 #include "trace.h"
 
-#define HEADER      "balloon-steer trace 1\n"
-#define UNKNOWN     "unknown"
+#define HEADER "balloon-steer trace 1\n"
+#define UNKNOWN "unknown"
 #define TIME_MS_MAX (INT64_MAX / 1000000 / 4)
-#define FIELDS_MAX  16
+#define FIELDS_MAX 16
 
-G_DEFINE_QUARK(balloon-steer-trace-error-quark, trace_error)
+G_DEFINE_QUARK(balloon - steer - trace - error - quark, trace_error)
 
 /* Writing */
 
@@ -26,12 +26,12 @@ bool trace_write_header(FILE *file)
 
 bool trace_write_host(FILE *file, int64_t time_ms, const PolicySample *s)
 {
-    return fprintf(file, "host,%" PRId64 ",%d,%" PRIu64 ",%" PRIu64 ",%" PRIu64
-                   ",%" PRIu64 ",%d,%" PRIu32 ",%" PRIu32 ",%" PRIu32 "\n",
-                   time_ms, s->readable, s->ram_bytes, s->available_bytes,
-                   s->free_bytes, s->high_watermark_bytes, s->psi,
-                   s->psi_some_events, s->psi_full_events,
-                   s->psi_some_permille) >= 0;
+    return fprintf(file,
+                   "host,%" PRId64 ",%d,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
+                   ",%d,%" PRIu32 ",%" PRIu32 ",%" PRIu32 "\n",
+                   time_ms, s->readable, s->ram_bytes, s->available_bytes, s->free_bytes,
+                   s->high_watermark_bytes, s->psi, s->psi_some_events,
+                   s->psi_full_events, s->psi_some_permille) >= 0;
 }
 
 static bool name_byte(char c)
@@ -39,8 +39,7 @@ static bool name_byte(char c)
     return (unsigned char)c >= ' ' && c != ',' && c != 0x7f;
 }
 
-static bool write_name(FILE *file, const char *kind, int64_t time_ms,
-                       const char *name)
+static bool write_name(FILE *file, const char *kind, int64_t time_ms, const char *name)
 {
     char clean[sizeof(((TraceRow *)NULL)->name)];
     size_t i;
@@ -54,9 +53,8 @@ static bool write_name(FILE *file, const char *kind, int64_t time_ms,
 
 static bool write_bytes(FILE *file, uint64_t bytes)
 {
-    return bytes == POLICY_BYTES_UNKNOWN ?
-           fputs("," UNKNOWN, file) >= 0 :
-           fprintf(file, ",%" PRIu64, bytes) >= 0;
+    return bytes == POLICY_BYTES_UNKNOWN ? fputs("," UNKNOWN, file) >= 0
+                                         : fprintf(file, ",%" PRIu64, bytes) >= 0;
 }
 
 bool trace_write_vm(FILE *file, int64_t time_ms, const char *name,
@@ -67,10 +65,9 @@ bool trace_write_vm(FILE *file, int64_t time_ms, const char *name,
     return write_name(file, "vm", time_ms, name) &&
            fprintf(file, ",%d,%d,%d,%d,%" PRIu64, vm->connected, vm->offered,
                    vm->negotiated, vm->inhibited, vm->discarded_bytes) >= 0 &&
-           write_bytes(file, vm->host_bytes) &&
-           write_bytes(file, vm->guest_used_bytes) &&
-           fprintf(file, ",%s,%d,%" PRIu32 "\n", migrations[vm->migration % 3],
-                   vm->steer, vm->weight) >= 0;
+           write_bytes(file, vm->host_bytes) && write_bytes(file, vm->guest_used_bytes) &&
+           fprintf(file, ",%s,%d,%" PRIu32 "\n", migrations[vm->migration % 3], vm->steer,
+                   vm->weight) >= 0;
 }
 
 bool trace_write_gone(FILE *file, int64_t time_ms, const char *name)
@@ -171,8 +168,7 @@ static void fields_name(Fields *f, TraceRow *row)
     if (good) {
         memcpy(row->name, text, length + 1);
     } else {
-        fields_fail(f, "name", text,
-                    "1 to 255 bytes, none of them a control byte");
+        fields_fail(f, "name", text, "1 to 255 bytes, none of them a control byte");
     }
 }
 
@@ -284,8 +280,8 @@ static bool read_line(TraceReader *r, char *line, GError **error)
         line[length++] = c;
     }
     if (ferror(r->file)) {
-        g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO, "%s: %s",
-                    r->file_name, g_strerror(errno));
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO, "%s: %s", r->file_name,
+                    g_strerror(errno));
         return false;
     }
     if (length && line[length - 1] == '\r') {
@@ -309,25 +305,23 @@ static void split(Fields *f, char *line)
     }
 }
 
-bool trace_open(TraceReader *reader, FILE *file, const char *file_name,
-                GError **error)
+bool trace_open(TraceReader *reader, FILE *file, const char *file_name, GError **error)
 {
     char line[TRACE_LINE_MAX] = "";
     GError *local = NULL;
 
-    *reader = (TraceReader) { .file = file, .file_name = file_name };
+    *reader = (TraceReader){ .file = file, .file_name = file_name };
     read_line(reader, line, &local);
     if (local) {
         g_propagate_error(error, local);
         return false;
     }
-    if (strncmp(line, HEADER, strlen(HEADER) - 1) ||
-        line[strlen(HEADER) - 1]) {
+    if (strncmp(line, HEADER, strlen(HEADER) - 1) || line[strlen(HEADER) - 1]) {
         g_autofree char *safe = g_strescape(line, NULL);
 
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_FORMAT,
-                    "%s:1: the line is '%.64s', it must be '%.*s'", file_name,
-                    safe, (int)strlen(HEADER) - 1, HEADER);
+                    "%s:1: the line is '%.64s', it must be '%.*s'", file_name, safe,
+                    (int)strlen(HEADER) - 1, HEADER);
         return false;
     }
     return true;
@@ -339,7 +333,7 @@ bool trace_read(TraceReader *reader, TraceRow *row, GError **error)
     Fields f = { .reader = reader, .error = error };
     GError *local = NULL;
 
-    *row = (TraceRow) { .kind = TRACE_END };
+    *row = (TraceRow){ .kind = TRACE_END };
     do {
         if (!read_line(reader, line, &local)) {
             if (!local) {

@@ -22,9 +22,9 @@ typedef enum TraceError {
 } TraceError;
 
 /* A line is at most this long, its end included */
-#define TRACE_LINE_MAX  1024
+#define TRACE_LINE_MAX 1024
 /* No two rows are further apart */
-#define TRACE_GAP_MS_MAX    INT64_C(86400000)
+#define TRACE_GAP_MS_MAX INT64_C(86400000)
 
 typedef enum TraceKind {
     TRACE_END,
@@ -37,13 +37,13 @@ typedef enum TraceKind {
 typedef struct TraceRow {
     TraceKind kind;
     int64_t time_ms;
-    char name[256];             /* VM and GONE: no comma, no control byte */
-    PolicySample host;          /* HOST; but for .vms and .vm_count */
-    PolicyVmSample vm;          /* VM; replies, pins and query_sent_ns unset */
+    char name[256];    /* VM and GONE: no comma, no control byte */
+    PolicySample host; /* HOST; but for .vms and .vm_count */
+    PolicyVmSample vm; /* VM; replies, pins and query_sent_ns unset */
 } TraceRow;
 
 typedef struct TraceReader {
-    FILE *file;                 /* the caller's */
+    FILE *file; /* the caller's */
     const char *file_name;
     unsigned int line;
     uint64_t rows;
@@ -59,8 +59,7 @@ bool trace_write_vm(FILE *file, int64_t time_ms, const char *name,
 bool trace_write_gone(FILE *file, int64_t time_ms, const char *name);
 
 /* Reads the first line. @file and @file_name stay the caller's. */
-bool trace_open(TraceReader *reader, FILE *file, const char *file_name,
-                GError **error);
+bool trace_open(TraceReader *reader, FILE *file, const char *file_name, GError **error);
 /*
  * Reads one row; kind TRACE_END at the end. An error names file, line, value
  * and what is allowed.

@@ -9,10 +9,10 @@
 
 #include "model.h"
 
-#define PI                  3.14159265358979323846
-#define STORM_EVERY_S       1200
-#define SAW_STEPS           16
-#define MIN(a, b)           ((a) < (b) ? (a) : (b))
+#define PI 3.14159265358979323846
+#define STORM_EVERY_S 1200
+#define SAW_STEPS 16
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
 
 uint64_t model_random(ModelRandom *r)
 {
@@ -47,10 +47,10 @@ static int64_t seconds(double s)
 static ModelWork mixed_work(size_t index)
 {
     static const ModelWork works[20] = {
-        MODEL_IDLE, MODEL_POISSON, MODEL_SQUARE, MODEL_SAW, MODEL_IDLE,
-        MODEL_DIURNAL, MODEL_BOOT, MODEL_POISSON, MODEL_IDLE, MODEL_SQUARE,
-        MODEL_SAW, MODEL_IDLE, MODEL_POISSON, MODEL_DIURNAL, MODEL_BOOT,
-        MODEL_IDLE, MODEL_SQUARE, MODEL_SAW, MODEL_POISSON, MODEL_IDLE,
+        MODEL_IDLE,    MODEL_POISSON, MODEL_SQUARE,  MODEL_SAW,     MODEL_IDLE,
+        MODEL_DIURNAL, MODEL_BOOT,    MODEL_POISSON, MODEL_IDLE,    MODEL_SQUARE,
+        MODEL_SAW,     MODEL_IDLE,    MODEL_POISSON, MODEL_DIURNAL, MODEL_BOOT,
+        MODEL_IDLE,    MODEL_SQUARE,  MODEL_SAW,     MODEL_POISSON, MODEL_IDLE,
     };
 
     return works[index % 20];
@@ -67,8 +67,9 @@ void workload_start(const ModelConfig *config, ModelGuest *g, size_t index)
     g->work_ns = seconds(random_between(&g->random, 0, 10));
     switch (g->work) {
     case MODEL_SQUARE:
-        g->period_ns = config->square_period_ns ? config->square_period_ns :
-                       seconds(random_between(&g->random, 20, 120));
+        g->period_ns = config->square_period_ns
+                           ? config->square_period_ns
+                           : seconds(random_between(&g->random, 20, 120));
         if (config->square_period_ns) {
             g->work_ns = 1;
         }
@@ -81,8 +82,7 @@ void workload_start(const ModelConfig *config, ModelGuest *g, size_t index)
     }
 }
 
-static double next_square(const ModelConfig *config, ModelGuest *g,
-                          int64_t now_ns)
+static double next_square(const ModelConfig *config, ModelGuest *g, int64_t now_ns)
 {
     g->work_ns = now_ns + g->period_ns / 2;
     return g->phase++ % 2 ? config->square_high_percent / 100.0 : 0.25;
@@ -103,8 +103,7 @@ static double next_boot(ModelGuest *g, int64_t now_ns)
 {
     static const double use[] = { 0.15, 0.30, 0.45, 0.60, 0.25 };
     uint32_t step = g->phase++ % 5;
-    int64_t storm_ns = (now_ns / (STORM_EVERY_S * MODEL_S) + 1) *
-                       STORM_EVERY_S * MODEL_S;
+    int64_t storm_ns = (now_ns / (STORM_EVERY_S * MODEL_S) + 1) * STORM_EVERY_S * MODEL_S;
 
     if (step < 3) {
         g->work_ns = now_ns + 5 * MODEL_S;
@@ -127,8 +126,7 @@ static double next_diurnal(ModelGuest *g, int64_t now_ns)
     double day = (double)now_ns / (3600 * MODEL_S);
 
     g->work_ns = now_ns + 10 * MODEL_S;
-    return 0.45 - 0.25 * cos(2 * PI * day) +
-           random_between(&g->random, -0.03, 0.03);
+    return 0.45 - 0.25 * cos(2 * PI * day) + random_between(&g->random, -0.03, 0.03);
 }
 
 static double next_leak(ModelGuest *g, int64_t now_ns)
@@ -143,8 +141,7 @@ static double next_idle(ModelGuest *g, int64_t now_ns)
     return random_between(&g->random, 0.19, 0.21);
 }
 
-uint64_t workload_next(const ModelConfig *config, ModelGuest *g,
-                       int64_t now_ns)
+uint64_t workload_next(const ModelConfig *config, ModelGuest *g, int64_t now_ns)
 {
     double use;
 
@@ -175,14 +172,9 @@ uint64_t workload_next(const ModelConfig *config, ModelGuest *g,
 }
 
 static const char *const work_names[MODEL_WORKS] = {
-    [MODEL_IDLE] = "idle",
-    [MODEL_SQUARE] = "square",
-    [MODEL_POISSON] = "poisson",
-    [MODEL_BOOT] = "boot",
-    [MODEL_SAW] = "saw",
-    [MODEL_DIURNAL] = "diurnal",
-    [MODEL_LEAK] = "leak",
-    [MODEL_MIXED] = "mixed",
+    [MODEL_IDLE] = "idle", [MODEL_SQUARE] = "square", [MODEL_POISSON] = "poisson",
+    [MODEL_BOOT] = "boot", [MODEL_SAW] = "saw",       [MODEL_DIURNAL] = "diurnal",
+    [MODEL_LEAK] = "leak", [MODEL_MIXED] = "mixed",
 };
 
 const char *model_work_name(ModelWork work)

@@ -15,25 +15,23 @@ uint64_t law_backlog_bytes(const PolicyVmSample *s)
     if (s->host_bytes == POLICY_BYTES_UNKNOWN) {
         return 0;
     }
-    return s->guest_used_bytes == POLICY_BYTES_UNKNOWN ? s->host_bytes :
-           s->host_bytes - MIN(s->host_bytes, s->guest_used_bytes);
+    return s->guest_used_bytes == POLICY_BYTES_UNKNOWN
+               ? s->host_bytes
+               : s->host_bytes - MIN(s->host_bytes, s->guest_used_bytes);
 }
 
 /* Below this, bytes are noise */
-static uint64_t account_noise_bytes(const PolicyConfig *config,
-                                    const PolicyVmSample *s)
+static uint64_t account_noise_bytes(const PolicyConfig *config, const PolicyVmSample *s)
 {
     uint64_t noise = config->no_effect_mib * MIB;
 
     if (s->host_bytes && s->host_bytes != POLICY_BYTES_UNKNOWN) {
-        noise = MIN(noise, law_scale(s->host_bytes, config->no_effect_permille,
-                                     1000));
+        noise = MIN(noise, law_scale(s->host_bytes, config->no_effect_permille, 1000));
     }
     return noise;
 }
 
-static void account_restart(PolicyVm *vm, const PolicyVmSample *s,
-                            int64_t now_ns)
+static void account_restart(PolicyVm *vm, const PolicyVmSample *s, int64_t now_ns)
 {
     vm->drained = false;
     vm->drain_millidelays = 0;
@@ -63,8 +61,7 @@ static bool account_first_drain(const PolicyConfig *config, PolicyVm *vm,
 
     if (!vm->drained) {
         vm->drain_millidelays += elapsed_ms * 1000 / MAX(delay_ms, 1);
-        vm->drained = vm->drain_millidelays >=
-                      config->no_effect_delays * UINT64_C(1000);
+        vm->drained = vm->drain_millidelays >= config->no_effect_delays * UINT64_C(1000);
         return true;
     }
     return false;
@@ -75,16 +72,14 @@ static bool account_first_drain(const PolicyConfig *config, PolicyVm *vm,
  * been there for a window stays returned. Two generations of half a window
  * each: it is an estimate.
  */
-static void account_pool_age(const PolicyConfig *config, PolicyVm *vm,
-                             int64_t now_ns)
+static void account_pool_age(const PolicyConfig *config, PolicyVm *vm, int64_t now_ns)
 {
     int64_t half_ns = config->churn_window_ms * NS_PER_MS / 2;
 
     if (now_ns - vm->pool_ns < half_ns) {
         return;
     }
-    vm->pool_bytes[1] = now_ns - vm->pool_ns < 2 * half_ns ?
-                        vm->pool_bytes[0] : 0;
+    vm->pool_bytes[1] = now_ns - vm->pool_ns < 2 * half_ns ? vm->pool_bytes[0] : 0;
     vm->pool_bytes[0] = 0;
     vm->pool_ns = now_ns;
 }
@@ -108,8 +103,7 @@ static void account_churn(const PolicyConfig *config, PolicyVm *vm,
     uint64_t discarded = s->discarded_bytes - vm->discarded_bytes;
     uint64_t growth = 0, before, churned;
 
-    if (s->host_bytes != POLICY_BYTES_UNKNOWN &&
-        vm->host_bytes != POLICY_BYTES_UNKNOWN) {
+    if (s->host_bytes != POLICY_BYTES_UNKNOWN && vm->host_bytes != POLICY_BYTES_UNKNOWN) {
         /* What was discarded in between has hidden as much growth. */
         before = vm->host_bytes - MIN(vm->host_bytes, discarded);
         growth = s->host_bytes - MIN(s->host_bytes, before);
@@ -123,13 +117,10 @@ static void account_churn(const PolicyConfig *config, PolicyVm *vm,
 }
 
 /* The calm delay: up by a factor with churn, down in steps without */
-static void account_calm_delay(const PolicyConfig *config, PolicyVm *vm,
-                               int64_t now_ns)
+static void account_calm_delay(const PolicyConfig *config, PolicyVm *vm, int64_t now_ns)
 {
-    uint64_t longer = law_scale(vm->calm_delay_ms,
-                                config->churn_factor_percent, 100);
-    uint32_t shorter = vm->calm_delay_ms - MIN(vm->calm_delay_ms,
-                                               config->calm_step_ms);
+    uint64_t longer = law_scale(vm->calm_delay_ms, config->churn_factor_percent, 100);
+    uint32_t shorter = vm->calm_delay_ms - MIN(vm->calm_delay_ms, config->calm_step_ms);
 
     if (vm->churn_permille > config->churn_percent * 10) {
         vm->calm_delay_ms = MIN(longer, config->calm_delay_max_ms);
@@ -179,8 +170,7 @@ static void account_effect(const PolicyConfig *config, PolicyVm *vm,
         s->query_sent_ns - vm->effect_ns < (int64_t)period_ms * NS_PER_MS) {
         return;
     }
-    if (s->discarded_bytes - vm->effect_bytes <
-        account_noise_bytes(config, s)) {
+    if (s->discarded_bytes - vm->effect_bytes < account_noise_bytes(config, s)) {
         vm->rest_until_ns = now_ns + config->no_effect_rest_ms * NS_PER_MS;
         vm->rest_bytes = s->discarded_bytes;
         vm->rest_backlog_bytes = law_backlog_bytes(s);
@@ -199,8 +189,7 @@ static void account_rest(const PolicyConfig *config, PolicyVm *vm,
 {
     uint64_t noise = account_noise_bytes(config, s);
     uint64_t backlog = law_backlog_bytes(s);
-    uint64_t returned = s->discarded_bytes - MIN(s->discarded_bytes,
-                                                 vm->rest_bytes);
+    uint64_t returned = s->discarded_bytes - MIN(s->discarded_bytes, vm->rest_bytes);
     uint64_t grown = backlog - MIN(backlog, vm->rest_backlog_bytes);
 
     if (now_ns < vm->rest_until_ns && noise &&
@@ -209,11 +198,10 @@ static void account_rest(const PolicyConfig *config, PolicyVm *vm,
     }
 }
 
-void law_vm_account(const PolicyConfig *config, PolicyVm *vm,
-                    const PolicyVmSample *s, int64_t now_ns)
+void law_vm_account(const PolicyConfig *config, PolicyVm *vm, const PolicyVmSample *s,
+                    int64_t now_ns)
 {
-    if (!vm->query_ns || !s->negotiated ||
-        s->discarded_bytes < vm->discarded_bytes) {
+    if (!vm->query_ns || !s->negotiated || s->discarded_bytes < vm->discarded_bytes) {
         /* A VM, a guest or a device that is new */
         account_restart(vm, s, now_ns);
         return;

@@ -9,8 +9,10 @@
 
 #include "policy.h"
 
+/* clang-format off */
 #define KEY(field, name, min, max, standard, help) \
     { name, offsetof(PolicyConfig, field), min, max, standard, help }
+/* clang-format on */
 
 /* A day, in milliseconds: longer than any wait that makes sense here */
 #define DAY_MS 86400000
@@ -33,8 +35,8 @@ const PolicyConfigKey policy_config_keys[] = {
         "WATCH below this"),
     KEY(tight_below_floor_percent, "tight-below-floor-percent", 1, 100000, 200,
         "TIGHT below this"),
-    KEY(urgent_below_floor_percent, "urgent-below-floor-percent", 1, 100000,
-        100, "URGENT below this"),
+    KEY(urgent_below_floor_percent, "urgent-below-floor-percent", 1, 100000, 100,
+        "URGENT below this"),
     KEY(zero_below_floor_percent, "zero-below-floor-percent", 0, 100000, 50,
         "a delay of 0 below this, for zero-delay-for-ms"),
     KEY(relax_above_percent, "relax-above-percent", 100, 10000, 125,
@@ -61,41 +63,34 @@ const PolicyConfigKey policy_config_keys[] = {
     KEY(watch_delay_ms, "watch-delay-ms", 0, POLICY_DELAY_MS_MAX, 2000,
         "WATCH; also what a guest is taken to do by itself"),
     KEY(tight_delay_ms, "tight-delay-ms", 0, POLICY_DELAY_MS_MAX, 500, "TIGHT"),
-    KEY(urgent_delay_ms, "urgent-delay-ms", 0, POLICY_DELAY_MS_MAX, 50,
-        "URGENT"),
+    KEY(urgent_delay_ms, "urgent-delay-ms", 0, POLICY_DELAY_MS_MAX, 50, "URGENT"),
     KEY(zero_delay_for_ms, "zero-delay-for-ms", 0, DAY_MS, 5000,
         "how long a delay of 0 is used at most"),
 
-    KEY(hold_ms, "hold-ms", 0, DAY_MS, 10000,
-        "quiet time before a step down"),
+    KEY(hold_ms, "hold-ms", 0, DAY_MS, 10000, "quiet time before a step down"),
     KEY(hold_max_ms, "hold-max-ms", 0, DAY_MS, 300000,
         "what it is doubled up to while URGENT returns"),
     KEY(hold_window_ms, "hold-window-ms", 0, DAY_MS, 600000,
         "three times URGENT within this doubles, as long a quiet halves"),
     KEY(psi_veto_ms, "psi-veto-ms", 0, DAY_MS, 10000,
         "no step down for this time after a PSI event"),
-    KEY(jitter_ms, "jitter-ms", 0, 60000, 2000,
-        "lengthening is spread over this time"),
+    KEY(jitter_ms, "jitter-ms", 0, 60000, 2000, "lengthening is spread over this time"),
 
     KEY(churn_window_ms, "churn-window-ms", 2, DAY_MS, 60000,
         "memory taken back within this time was returned for nothing"),
     KEY(churn_percent, "churn-percent", 0, 100, 30,
         "a VM that takes back more than this gets a longer calm delay"),
-    KEY(churn_factor_percent, "churn-factor-percent", 100, 1000, 150,
-        "by this factor"),
+    KEY(churn_factor_percent, "churn-factor-percent", 100, 1000, 150, "by this factor"),
     KEY(calm_step_ms, "calm-step-ms", 0, POLICY_DELAY_MS_MAX, 5000,
         "otherwise one this much shorter"),
-    KEY(calm_quiet_ms, "calm-quiet-ms", 1, DAY_MS, 300000,
-        "after each such time"),
+    KEY(calm_quiet_ms, "calm-quiet-ms", 1, DAY_MS, 300000, "after each such time"),
 
     KEY(no_effect_permille, "no-effect-permille", 0, 1000, 10,
         "a VM that returns less than this share of its memory"),
-    KEY(no_effect_mib, "no-effect-mib", 0, 1u << 30, 32,
-        "and less than this"),
+    KEY(no_effect_mib, "no-effect-mib", 0, 1u << 30, 32, "and less than this"),
     KEY(no_effect_delays, "no-effect-delays", 1, 1000, 20,
         "in this many delays rests at the WATCH delay"),
-    KEY(no_effect_rest_ms, "no-effect-rest-ms", 0, DAY_MS, 60000,
-        "for this time"),
+    KEY(no_effect_rest_ms, "no-effect-rest-ms", 0, DAY_MS, 60000, "for this time"),
 
     KEY(short_lease_ms, "short-lease-ms", 1000, POLICY_LEASE_MS_MAX, 10000,
         "lease of delays under long-lease-from-ms"),
@@ -113,15 +108,13 @@ const PolicyConfigKey policy_config_keys[] = {
         "a command without an answer has failed after this time"),
     KEY(back_off_min_ms, "back-off-min-ms", 1, DAY_MS, 1000,
         "wait after a command that failed, doubled each time"),
-    KEY(back_off_max_ms, "back-off-max-ms", 1, DAY_MS, 60000,
-        "up to this"),
+    KEY(back_off_max_ms, "back-off-max-ms", 1, DAY_MS, 60000, "up to this"),
     KEY(commands_per_s, "commands-per-s", 1, 1000000, 2000,
         "commands a second, after a burst of one for each VM"),
 
     KEY(tick_min_ms, "tick-min-ms", 1, 60000, 20,
         "how often the host is looked at when it is short"),
-    KEY(tick_max_ms, "tick-max-ms", 1, 60000, 1000,
-        "and when it is not"),
+    KEY(tick_max_ms, "tick-max-ms", 1, 60000, 1000, "and when it is not"),
     KEY(blind_grace_ms, "blind-grace-ms", 0, DAY_MS, 2000,
         "how long unreadable memory figures change nothing"),
 };
@@ -134,8 +127,10 @@ static const struct {
     size_t low, high;
     bool equal;
 } orders[] = {
+/* clang-format off */
 #define ORDER(low, high, equal) \
     { offsetof(PolicyConfig, low), offsetof(PolicyConfig, high), equal }
+    /* clang-format on */
     ORDER(zero_below_floor_percent, urgent_below_floor_percent, true),
     ORDER(urgent_below_floor_percent, tight_below_floor_percent, false),
     ORDER(tight_below_floor_percent, watch_below_floor_percent, false),
@@ -186,8 +181,9 @@ bool policy_config_check(const PolicyConfig *config, char *message, size_t size)
         uint32_t value = config_get(config, key->offset);
 
         if (value < key->min || value > key->max) {
-            snprintf(message, size, "'%s' is %" PRIu32 ", it must be %" PRIu32
-                     " to %" PRIu32, key->key, value, key->min, key->max);
+            snprintf(message, size,
+                     "'%s' is %" PRIu32 ", it must be %" PRIu32 " to %" PRIu32, key->key,
+                     value, key->min, key->max);
             return false;
         }
     }
@@ -196,10 +192,12 @@ bool policy_config_check(const PolicyConfig *config, char *message, size_t size)
         uint32_t high = config_get(config, orders[i].high);
 
         if (low > high || (low == high && !orders[i].equal)) {
-            snprintf(message, size, "'%s' is %" PRIu32 ", it must be %s '%s',"
-                     " which is %" PRIu32, config_key(orders[i].low), low,
-                     orders[i].equal ? "at most" : "below",
-                     config_key(orders[i].high), high);
+            snprintf(message, size,
+                     "'%s' is %" PRIu32 ", it must be %s '%s',"
+                     " which is %" PRIu32,
+                     config_key(orders[i].low), low,
+                     orders[i].equal ? "at most" : "below", config_key(orders[i].high),
+                     high);
             return false;
         }
     }

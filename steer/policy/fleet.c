@@ -21,12 +21,12 @@ Fleet *fleet_new(size_t count, uint64_t seed)
     f->commands = g_new0(PolicyCommand, count);
     for (size_t i = 0; i < count; i++) {
         policy_vm_init(&f->vms[i], &f->config, 1000 + i);
-        f->qemus[i] = (FleetVm) {
+        f->qemus[i] = (FleetVm){
             .own_ms = 2000,
             .guest_ms = POLICY_DELAY_NONE,
             .requested_ms = POLICY_DELAY_NONE,
         };
-        f->samples[i] = (PolicyVmSample) {
+        f->samples[i] = (PolicyVmSample){
             .connected = true,
             .offered = true,
             .negotiated = true,
@@ -35,7 +35,7 @@ Fleet *fleet_new(size_t count, uint64_t seed)
             .guest_used_bytes = 2 * FLEET_GIB,
         };
     }
-    f->sample = (PolicySample) {
+    f->sample = (PolicySample){
         .readable = true,
         .ram_bytes = 64 * FLEET_GIB,
         .psi = true,
@@ -109,8 +109,7 @@ static void fleet_execute(Fleet *f, const PolicyCommand *c)
     }
     if (q->manner != FLEET_SILENT) {
         s->reply_serial = c->serial;
-        s->reply = q->manner == FLEET_REFUSES ? POLICY_REPLY_ERROR
-                                              : POLICY_REPLY_OK;
+        s->reply = q->manner == FLEET_REFUSES ? POLICY_REPLY_ERROR : POLICY_REPLY_OK;
     }
 }
 
@@ -121,8 +120,8 @@ void fleet_step(Fleet *f)
     for (size_t i = 0; i < f->count; i++) {
         fleet_query(f, i);
     }
-    count = policy_step(&f->config, &f->host, f->vms, &f->sample, f->now_ns,
-                        f->commands, &f->outcome);
+    count = policy_step(&f->config, &f->host, f->vms, &f->sample, f->now_ns, f->commands,
+                        &f->outcome);
     g_assert_cmpuint(count, ==, f->outcome.commands);
     for (size_t i = 0; i < count; i++) {
         fleet_execute(f, &f->commands[i]);

@@ -11,27 +11,27 @@
 
 #include "policy.h"
 
-#define FLEET_MS    INT64_C(1000000)
-#define FLEET_S     (1000 * FLEET_MS)
-#define FLEET_MIB   UINT64_C(1048576)
-#define FLEET_GIB   (1024 * FLEET_MIB)
+#define FLEET_MS INT64_C(1000000)
+#define FLEET_S (1000 * FLEET_MS)
+#define FLEET_MIB UINT64_C(1048576)
+#define FLEET_GIB (1024 * FLEET_MIB)
 
 /* How a QEMU takes commands */
 typedef enum FleetManner {
     FLEET_OBEYS,
-    FLEET_STUCK,        /* takes nothing, answers nothing */
-    FLEET_SILENT,       /* takes it, answers nothing */
+    FLEET_STUCK,  /* takes nothing, answers nothing */
+    FLEET_SILENT, /* takes it, answers nothing */
     FLEET_REFUSES,
 } FleetManner;
 
 typedef struct FleetVm {
     FleetManner manner;
-    uint32_t own_ms;            /* what the guest does without a request */
-    uint32_t guest_ms;          /* another writer in the guest, or NONE */
+    uint32_t own_ms;   /* what the guest does without a request */
+    uint32_t guest_ms; /* another writer in the guest, or NONE */
     uint32_t requested_ms;
-    int64_t lease_ns;           /* when it ends */
+    int64_t lease_ns; /* when it ends */
     uint32_t commands;
-    uint32_t sets;              /* that changed something */
+    uint32_t sets; /* that changed something */
 } FleetVm;
 
 typedef struct Fleet {
@@ -40,12 +40,12 @@ typedef struct Fleet {
     PolicySample sample;
     PolicyOutcome outcome;
     int64_t now_ns;
-    bool frozen;                /* no query is answered */
+    bool frozen; /* no query is answered */
     size_t count;
     PolicyVm *vms;
     PolicyVmSample *samples;
     FleetVm *qemus;
-    PolicyCommand *commands;    /* of the last step */
+    PolicyCommand *commands; /* of the last step */
     uint64_t commands_total;
 } Fleet;
 

@@ -6,8 +6,7 @@
 
 #include "law.h"
 
-uint64_t policy_floor_bytes(const PolicyConfig *config,
-                            const PolicySample *sample)
+uint64_t policy_floor_bytes(const PolicyConfig *config, const PolicySample *sample)
 {
     uint64_t covered = config->floor_base_ram_mib * MIB;
     uint64_t base = config->floor_base_mib * MIB;
@@ -17,16 +16,14 @@ uint64_t policy_floor_bytes(const PolicyConfig *config,
         return config->floor_mib * MIB;
     }
     if (sample->ram_bytes > covered) {
-        base += law_scale(sample->ram_bytes - covered,
-                          config->floor_ram_permille, 1000);
+        base += law_scale(sample->ram_bytes - covered, config->floor_ram_permille, 1000);
     }
-    watermarks = law_scale(sample->high_watermark_bytes,
-                           config->floor_watermark_percent, 100);
+    watermarks =
+        law_scale(sample->high_watermark_bytes, config->floor_watermark_percent, 100);
     return MAX(base, watermarks);
 }
 
-uint64_t policy_usable_bytes(const PolicyConfig *config,
-                             const PolicySample *sample)
+uint64_t policy_usable_bytes(const PolicyConfig *config, const PolicySample *sample)
 {
     uint64_t available = sample->available_bytes;
     uint64_t cache = available - MIN(available, sample->free_bytes);
@@ -40,8 +37,7 @@ uint64_t policy_usable_bytes(const PolicyConfig *config,
     return available - law_scale(cache, stall - from, to - from);
 }
 
-static uint32_t host_bound_percent(const PolicyConfig *config,
-                                   PolicyState state)
+static uint32_t host_bound_percent(const PolicyConfig *config, PolicyState state)
 {
     switch (state) {
     case POLICY_URGENT:
@@ -65,18 +61,17 @@ static bool host_below(const PolicyOutcome *o, uint32_t percent)
  * discount moves with PSI, and a jump of it is no memory that went away.
  */
 static void host_update_tte(const PolicyConfig *config, PolicyHost *host,
-                            const PolicySample *sample, int64_t now_ns,
-                            PolicyOutcome *o)
+                            const PolicySample *sample, int64_t now_ns, PolicyOutcome *o)
 {
     double elapsed_s = (now_ns - host->last_ns) / 1e9;
     double average_s = config->tte_average_ms / 1e3;
     double fall, tte_ms;
 
     if (host->last_ns && elapsed_s > 0) {
-        fall = ((double)host->last_available_bytes -
-                (double)sample->available_bytes) / elapsed_s;
-        host->fall_bytes_per_s += (fall - host->fall_bytes_per_s) *
-                                  elapsed_s / (average_s + elapsed_s);
+        fall = ((double)host->last_available_bytes - (double)sample->available_bytes) /
+               elapsed_s;
+        host->fall_bytes_per_s +=
+            (fall - host->fall_bytes_per_s) * elapsed_s / (average_s + elapsed_s);
     }
     host->last_ns = now_ns;
     host->last_available_bytes = sample->available_bytes;
@@ -91,8 +86,7 @@ static void host_update_tte(const PolicyConfig *config, PolicyHost *host,
 }
 
 /* The state that the sample alone asks for */
-static PolicyState host_target(const PolicyConfig *config,
-                               const PolicySample *sample,
+static PolicyState host_target(const PolicyConfig *config, const PolicySample *sample,
                                const PolicyOutcome *o, PolicyReason *reason)
 {
     bool low = host_below(o, config->easy_below_floor_percent);
@@ -143,8 +137,8 @@ static void host_count_urgent(const PolicyConfig *config, PolicyHost *host,
     }
 }
 
-static void host_enter(const PolicyConfig *config, PolicyHost *host,
-                       PolicyState state, PolicyReason reason, int64_t now_ns)
+static void host_enter(const PolicyConfig *config, PolicyHost *host, PolicyState state,
+                       PolicyReason reason, int64_t now_ns)
 {
     if (state > host->state) {
         host->ups++;
@@ -163,25 +157,21 @@ static void host_enter(const PolicyConfig *config, PolicyHost *host,
 }
 
 /* Halves the hold after a quiet time, and keeps it in its bounds */
-static void host_halve_hold(const PolicyConfig *config, PolicyHost *host,
-                            int64_t now_ns)
+static void host_halve_hold(const PolicyConfig *config, PolicyHost *host, int64_t now_ns)
 {
-    host->hold_ms = MIN(MAX(host->hold_ms, config->hold_ms),
-                        config->hold_max_ms);
+    host->hold_ms = MIN(MAX(host->hold_ms, config->hold_ms), config->hold_max_ms);
     if (host->state == POLICY_URGENT || !host->hold_changed_ns) {
         host->hold_changed_ns = now_ns;
     } else if (host->hold_ms > config->hold_ms &&
-               law_passed(now_ns, host->hold_changed_ns,
-                          config->hold_window_ms)) {
+               law_passed(now_ns, host->hold_changed_ns, config->hold_window_ms)) {
         host->hold_ms = MAX(host->hold_ms / 2, config->hold_ms);
         host->hold_changed_ns = now_ns;
     }
 }
 
 /* What keeps the state from one step down; the sample no longer asks for it */
-static PolicyHold host_held_by(const PolicyConfig *config,
-                               const PolicyHost *host, const PolicyOutcome *o,
-                               int64_t now_ns)
+static PolicyHold host_held_by(const PolicyConfig *config, const PolicyHost *host,
+                               const PolicyOutcome *o, int64_t now_ns)
 {
     uint32_t percent = law_scale(host_bound_percent(config, host->state),
                                  config->relax_above_percent, 100);
@@ -199,8 +189,7 @@ static PolicyHold host_held_by(const PolicyConfig *config,
 }
 
 static void host_step_seeing(const PolicyConfig *config, PolicyHost *host,
-                             const PolicySample *sample, int64_t now_ns,
-                             PolicyOutcome *o)
+                             const PolicySample *sample, int64_t now_ns, PolicyOutcome *o)
 {
     PolicyReason reason;
     PolicyState target;
@@ -218,14 +207,12 @@ static void host_step_seeing(const PolicyConfig *config, PolicyHost *host,
     }
     if (target == host->state) {
         host->confirmed_ns = now_ns;
-        o->held_by = target == POLICY_CALM ? POLICY_HOLD_NONE
-                                           : POLICY_HOLD_CONDITION;
+        o->held_by = target == POLICY_CALM ? POLICY_HOLD_NONE : POLICY_HOLD_CONDITION;
         return;
     }
     o->held_by = host_held_by(config, host, o, now_ns);
     if (o->held_by == POLICY_HOLD_NONE) {
-        host_enter(config, host, host->state - 1, POLICY_REASON_RELAXED,
-                   now_ns);
+        host_enter(config, host, host->state - 1, POLICY_REASON_RELAXED, now_ns);
     }
 }
 
@@ -234,8 +221,8 @@ static void host_step_seeing(const PolicyConfig *config, PolicyHost *host,
  * single failure must not make the state jump. A short state is kept for the
  * plain hold at most, which is as long as its leases are.
  */
-static void host_step_blind(const PolicyConfig *config, PolicyHost *host,
-                            int64_t now_ns, PolicyOutcome *o)
+static void host_step_blind(const PolicyConfig *config, PolicyHost *host, int64_t now_ns,
+                            PolicyOutcome *o)
 {
     bool held = host->state > POLICY_WATCH &&
                 !law_passed(now_ns, host->entered_ns, config->hold_ms);
@@ -251,9 +238,8 @@ static void host_step_blind(const PolicyConfig *config, PolicyHost *host,
     }
 }
 
-static uint32_t host_urgent_delay_ms(const PolicyConfig *config,
-                                     PolicyHost *host, int64_t now_ns,
-                                     const PolicyOutcome *o)
+static uint32_t host_urgent_delay_ms(const PolicyConfig *config, PolicyHost *host,
+                                     int64_t now_ns, const PolicyOutcome *o)
 {
     if (!o->floor_bytes || !host_below(o, config->zero_below_floor_percent)) {
         return config->urgent_delay_ms;
@@ -262,8 +248,9 @@ static uint32_t host_urgent_delay_ms(const PolicyConfig *config,
     if (!host->zero_ns) {
         host->zero_ns = now_ns;
     }
-    return law_passed(now_ns, host->zero_ns, config->zero_delay_for_ms) ?
-           config->urgent_delay_ms : 0;
+    return law_passed(now_ns, host->zero_ns, config->zero_delay_for_ms)
+               ? config->urgent_delay_ms
+               : 0;
 }
 
 static uint32_t host_delay_ms(const PolicyConfig *config, PolicyHost *host,
@@ -301,9 +288,8 @@ static int64_t host_tick_ns(const PolicyConfig *config, const PolicyHost *host,
         return config->tick_max_ms * NS_PER_MS;
     }
     headroom = 100.0 * o->usable_bytes / o->floor_bytes;
-    tick_ms = config->tick_min_ms +
-              (headroom - low) / (high - low) *
-              (config->tick_max_ms - config->tick_min_ms);
+    tick_ms = config->tick_min_ms + (headroom - low) / (high - low) *
+                                        (config->tick_max_ms - config->tick_min_ms);
     tick_ms = MIN(tick_ms, o->tte_ms / 20.0);
     tick_ms = MIN(MAX(tick_ms, config->tick_min_ms), config->tick_max_ms);
     return tick_ms * NS_PER_MS;
@@ -311,15 +297,13 @@ static int64_t host_tick_ns(const PolicyConfig *config, const PolicyHost *host,
 
 static int64_t host_hold_left_ms(const PolicyHost *host, int64_t now_ns)
 {
-    int64_t left_ms = host->hold_ms -
-                      (now_ns - host->confirmed_ns) / NS_PER_MS;
+    int64_t left_ms = host->hold_ms - (now_ns - host->confirmed_ns) / NS_PER_MS;
 
     return host->state == POLICY_CALM ? 0 : MAX(left_ms, 0);
 }
 
 void law_host_step(const PolicyConfig *config, PolicyHost *host,
-                   const PolicySample *sample, int64_t now_ns,
-                   PolicyOutcome *outcome)
+                   const PolicySample *sample, int64_t now_ns, PolicyOutcome *outcome)
 {
     outcome->from = host->state;
     if (sample->psi && (sample->psi_some_events || sample->psi_full_events)) {
@@ -340,10 +324,9 @@ void law_host_step(const PolicyConfig *config, PolicyHost *host,
     outcome->next_ns = now_ns + host_tick_ns(config, host, outcome);
 }
 
-void policy_host_init(PolicyHost *host, const PolicyConfig *config,
-                      uint64_t seed)
+void policy_host_init(PolicyHost *host, const PolicyConfig *config, uint64_t seed)
 {
-    *host = (PolicyHost) {
+    *host = (PolicyHost){
         .seed = seed,
         .state = POLICY_CALM,
         .reason = POLICY_REASON_START,

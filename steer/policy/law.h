@@ -9,11 +9,11 @@
 
 #include "policy.h"
 
-#define NS_PER_MS   INT64_C(1000000)
-#define MIB         UINT64_C(1048576)
+#define NS_PER_MS INT64_C(1000000)
+#define MIB UINT64_C(1048576)
 
-#define MIN(a, b)   ((a) < (b) ? (a) : (b))
-#define MAX(a, b)   ((a) > (b) ? (a) : (b))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
 
 /* @value x @part / @whole without overflow, as long as the result fits */
 static inline uint64_t law_scale(uint64_t value, uint64_t part, uint64_t whole)
@@ -35,22 +35,20 @@ static inline uint32_t law_effective_ms(const PolicyConfig *config, uint32_t ms)
 
 /* host.c: fills in all of @outcome that is about the host */
 void law_host_step(const PolicyConfig *config, PolicyHost *host,
-                   const PolicySample *sample, int64_t now_ns,
-                   PolicyOutcome *outcome);
+                   const PolicySample *sample, int64_t now_ns, PolicyOutcome *outcome);
 
 /*
  * vm.c: one VM. Returns whether there is a command for it; it is not sent, and
  * counts for nothing, before law_vm_send(). @due_ns is lowered to when the VM
  * has to be looked at again.
  */
-bool law_vm_step(const PolicyConfig *config, const PolicyHost *host,
-                 PolicyVm *vm, const PolicySample *sample, size_t index,
-                 int64_t now_ns, const PolicyOutcome *outcome,
-                 PolicyCommand *command, int64_t *due_ns);
+bool law_vm_step(const PolicyConfig *config, const PolicyHost *host, PolicyVm *vm,
+                 const PolicySample *sample, size_t index, int64_t now_ns,
+                 const PolicyOutcome *outcome, PolicyCommand *command, int64_t *due_ns);
 void law_vm_send(PolicyVm *vm, PolicyCommand *command, int64_t now_ns);
 /* The host relaxes: spread what lengthens */
-void law_vm_jitter(const PolicyConfig *config, const PolicyHost *host,
-                   PolicyVm *vm, int64_t now_ns);
+void law_vm_jitter(const PolicyConfig *config, const PolicyHost *host, PolicyVm *vm,
+                   int64_t now_ns);
 
 /* account.c: what a new answer of the query says about churn and effect */
 void law_vm_account(const PolicyConfig *config, PolicyVm *vm,

@@ -6,18 +6,14 @@
 
 #include "policy.h"
 
-#define NAME(names, value) \
-    ((size_t)(value) < sizeof(names) / sizeof((names)[0]) ? \
-     (names)[value] : "?")
+#define NAME(names, value)                                                               \
+    ((size_t)(value) < sizeof(names) / sizeof((names)[0]) ? (names)[value] : "?")
 
 const char *policy_state_name(PolicyState state)
 {
     static const char *const names[POLICY_STATES] = {
-        [POLICY_CALM] = "CALM",
-        [POLICY_EASY] = "EASY",
-        [POLICY_WATCH] = "WATCH",
-        [POLICY_TIGHT] = "TIGHT",
-        [POLICY_URGENT] = "URGENT",
+        [POLICY_CALM] = "CALM",   [POLICY_EASY] = "EASY",     [POLICY_WATCH] = "WATCH",
+        [POLICY_TIGHT] = "TIGHT", [POLICY_URGENT] = "URGENT",
     };
 
     return NAME(names, state);
@@ -41,10 +37,8 @@ const char *policy_reason_name(PolicyReason reason)
 const char *policy_hold_name(PolicyHold hold)
 {
     static const char *const names[POLICY_HOLDS] = {
-        [POLICY_HOLD_NONE] = "nothing",
-        [POLICY_HOLD_CONDITION] = "its condition",
-        [POLICY_HOLD_TIME] = "the hold",
-        [POLICY_HOLD_HEADROOM] = "too little headroom",
+        [POLICY_HOLD_NONE] = "nothing",    [POLICY_HOLD_CONDITION] = "its condition",
+        [POLICY_HOLD_TIME] = "the hold",   [POLICY_HOLD_HEADROOM] = "too little headroom",
         [POLICY_HOLD_PSI] = "a PSI event",
     };
 

@@ -9,8 +9,8 @@
 
 #include "fleet.h"
 
-#define NONE        POLICY_DELAY_NONE
-#define SEEDS       2000
+#define NONE POLICY_DELAY_NONE
+#define SEEDS 2000
 
 /* How many seeds: POLICY_SEEDS makes a longer run */
 static uint32_t seeds(void)
@@ -24,7 +24,7 @@ static uint32_t seeds(void)
 typedef struct World {
     Fleet *fleet;
     GRand *host;
-    GRand **guests;             /* one each, whatever the others do */
+    GRand **guests; /* one each, whatever the others do */
 } World;
 
 static World world_new(size_t count, uint32_t seed)
@@ -72,8 +72,7 @@ static void world_host(World *w)
         fleet_set_memory(w->fleet, levels[i]);
     }
     s->free_bytes = s->available_bytes / g_rand_int_range(w->host, 1, 4);
-    s->psi_some_permille = chance(w->host, 10) ?
-                           g_rand_int_range(w->host, 0, 1000) : 0;
+    s->psi_some_permille = chance(w->host, 10) ? g_rand_int_range(w->host, 0, 1000) : 0;
     s->psi_some_events = chance(w->host, 60);
     s->psi_full_events = chance(w->host, 200);
     if (chance(w->host, 100)) {
@@ -119,13 +118,11 @@ static void world_guest(World *w, size_t i)
         break;
     case 7:
         s->pin_ms = g_rand_int_range(r, 0, 700000);
-        s->pin_until_ns = w->fleet->now_ns +
-                          g_rand_int_range(r, 0, 60) * FLEET_S;
+        s->pin_until_ns = w->fleet->now_ns + g_rand_int_range(r, 0, 60) * FLEET_S;
         break;
     case 8:
         q->requested_ms = g_rand_int_range(r, 0, 5000);
-        q->lease_ns = w->fleet->now_ns +
-                      g_rand_int_range(r, 0, 60) * FLEET_S;
+        q->lease_ns = w->fleet->now_ns + g_rand_int_range(r, 0, 60) * FLEET_S;
         break;
     default:
         if (chance(r, 10)) {
@@ -187,8 +184,7 @@ static void test_bounds(void)
                 g_assert_cmpuint(f->vms[i].calm_delay_ms, >=, 10000);
                 g_assert_cmpuint(f->vms[i].calm_delay_ms, <=, 60000);
                 g_assert_cmpuint(f->vms[i].churn_permille, <=, 1000);
-                g_assert_cmpuint(f->vms[i].backlog_bytes, <=,
-                                 f->samples[i].host_bytes);
+                g_assert_cmpuint(f->vms[i].backlog_bytes, <=, f->samples[i].host_bytes);
             }
         }
     }
@@ -220,12 +216,10 @@ static void test_transitions(void)
                     g_assert_cmpint(f->now_ns - entered_ns, >=,
                                     MIN(hold_ms, f->host.hold_ms) * FLEET_MS);
                     g_assert_cmpint(o->from - o->state, ==, 1);
-                    g_assert_cmpint(f->now_ns - f->host.psi_ns, >=,
-                                    10 * FLEET_S);
+                    g_assert_cmpint(f->now_ns - f->host.psi_ns, >=, 10 * FLEET_S);
                 }
             }
-            if (f->sample.readable &&
-                o->usable_bytes < o->floor_bytes) {
+            if (f->sample.readable && o->usable_bytes < o->floor_bytes) {
                 g_assert_cmpint(o->state, ==, POLICY_URGENT);
             }
         }
@@ -310,9 +304,8 @@ static void test_dead_daemon(void)
             f->qemus[i].guest_ms = NONE;
             delay_ms = fleet_delay_ms(f, i, f->now_ns + 10 * FLEET_S);
             if (f->qemus[i].lease_ns > f->now_ns + 10 * FLEET_S &&
-                f->qemus[i].requested_ms == delay_ms &&
-                f->vms[i].asked_ms != delay_ms) {
-                continue;       /* another writer's, with a lease of his own */
+                f->qemus[i].requested_ms == delay_ms && f->vms[i].asked_ms != delay_ms) {
+                continue; /* another writer's, with a lease of his own */
             }
             g_assert_cmpuint(delay_ms, >=, 2000);
         }
@@ -370,8 +363,7 @@ static void test_scale(void)
             world_pause_ms(&b);
             world_host(&a);
             world_host(&b);
-            b.fleet->sample.available_bytes =
-                2 * a.fleet->sample.available_bytes;
+            b.fleet->sample.available_bytes = 2 * a.fleet->sample.available_bytes;
             b.fleet->sample.free_bytes = 2 * a.fleet->sample.free_bytes;
             for (size_t i = 0; i < 4; i++) {
                 world_guest(&a, i);
@@ -383,13 +375,10 @@ static void test_scale(void)
             }
             fleet_step_after(a.fleet, ms);
             fleet_step_after(b.fleet, ms);
-            g_assert_cmpint(a.fleet->outcome.state, ==,
-                            b.fleet->outcome.state);
-            g_assert_cmpuint(a.fleet->outcome.commands, ==,
-                             b.fleet->outcome.commands);
+            g_assert_cmpint(a.fleet->outcome.state, ==, b.fleet->outcome.state);
+            g_assert_cmpuint(a.fleet->outcome.commands, ==, b.fleet->outcome.commands);
             for (size_t i = 0; i < a.fleet->outcome.commands; i++) {
-                assert_same_command(&a.fleet->commands[i],
-                                    &b.fleet->commands[i]);
+                assert_same_command(&a.fleet->commands[i], &b.fleet->commands[i]);
             }
         }
     }
@@ -438,11 +427,9 @@ static void test_order_of_listing(void)
             for (size_t i = 0; i < COUNT / 2; i++) {
                 swap_vms(b.fleet, i, COUNT - 1 - i);
             }
-            g_assert_cmpuint(a.fleet->outcome.commands, ==,
-                             b.fleet->outcome.commands);
+            g_assert_cmpuint(a.fleet->outcome.commands, ==, b.fleet->outcome.commands);
             for (size_t i = 0; i < a.fleet->outcome.commands; i++) {
-                assert_same_command(&a.fleet->commands[i],
-                                    &b.fleet->commands[i]);
+                assert_same_command(&a.fleet->commands[i], &b.fleet->commands[i]);
             }
         }
     }
@@ -477,23 +464,19 @@ static void test_liar(void)
             liar->guest_used_bytes = g_rand_int(lies) * UINT64_C(0x100000001);
             liar->discarded_bytes += g_rand_int(lies);
             liar->negotiated = !chance(lies, 50);
-            b.fleet->qemus[0].guest_ms = chance(lies, 2) ? g_rand_int(lies)
-                                                         : NONE;
+            b.fleet->qemus[0].guest_ms = chance(lies, 2) ? g_rand_int(lies) : NONE;
             fleet_step_after(a.fleet, ms);
             fleet_step_after(b.fleet, ms);
-            g_assert_cmpint(a.fleet->outcome.state, ==,
-                            b.fleet->outcome.state);
+            g_assert_cmpint(a.fleet->outcome.state, ==, b.fleet->outcome.state);
             for (size_t i = 0; i < a.fleet->outcome.commands; i++) {
                 if (a.fleet->commands[i].vm == 0) {
                     continue;
                 }
-                while (at < b.fleet->outcome.commands &&
-                       b.fleet->commands[at].vm == 0) {
+                while (at < b.fleet->outcome.commands && b.fleet->commands[at].vm == 0) {
                     at++;
                 }
                 g_assert_cmpuint(at, <, b.fleet->outcome.commands);
-                assert_same_command(&a.fleet->commands[i],
-                                    &b.fleet->commands[at++]);
+                assert_same_command(&a.fleet->commands[i], &b.fleet->commands[at++]);
             }
             while (at < b.fleet->outcome.commands) {
                 g_assert_cmpuint(b.fleet->commands[at++].vm, ==, 0);
@@ -516,10 +499,10 @@ static void test_same_again(void)
             world_step(&a, ms);
             world_step(&b, ms);
         }
-        g_assert_cmpmem(&a.fleet->host, sizeof(PolicyHost),
-                        &b.fleet->host, sizeof(PolicyHost));
-        g_assert_cmpmem(a.fleet->vms, 4 * sizeof(PolicyVm),
-                        b.fleet->vms, 4 * sizeof(PolicyVm));
+        g_assert_cmpmem(&a.fleet->host, sizeof(PolicyHost), &b.fleet->host,
+                        sizeof(PolicyHost));
+        g_assert_cmpmem(a.fleet->vms, 4 * sizeof(PolicyVm), b.fleet->vms,
+                        4 * sizeof(PolicyVm));
     }
 }
 
@@ -548,8 +531,7 @@ static void test_garbage(void)
         Fleet *f = w.fleet;
         uint64_t *words = (uint64_t *)f->samples;
         static const uint64_t odd[] = {
-            0, 1, INT64_MAX, UINT64_MAX, UINT64_MAX / 2 + 1,
-            UINT64_MAX / 100, UINT32_MAX,
+            0, 1, INT64_MAX, UINT64_MAX, UINT64_MAX / 2 + 1, UINT64_MAX / 100, UINT32_MAX,
         };
 
         f->frozen = true;
@@ -574,8 +556,7 @@ static void test_garbage(void)
             f->sample.available_bytes = odd[g_rand_int_range(w.host, 0, 7)];
             f->sample.free_bytes = odd[g_rand_int_range(w.host, 0, 7)];
             f->sample.ram_bytes = odd[g_rand_int_range(w.host, 0, 7)];
-            f->sample.high_watermark_bytes =
-                odd[g_rand_int_range(w.host, 0, 7)];
+            f->sample.high_watermark_bytes = odd[g_rand_int_range(w.host, 0, 7)];
             f->sample.psi_some_permille = odd[g_rand_int_range(w.host, 0, 7)];
             f->config.floor_mib = step % 2 ? 0 : 1024;
         }

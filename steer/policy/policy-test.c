@@ -22,8 +22,7 @@ static Fleet *calm_fleet(size_t count)
 
 static void assert_state(const Fleet *f, PolicyState state)
 {
-    g_assert_cmpstr(policy_state_name(f->outcome.state), ==,
-                    policy_state_name(state));
+    g_assert_cmpstr(policy_state_name(f->outcome.state), ==, policy_state_name(state));
 }
 
 /* The host's state */
@@ -63,8 +62,7 @@ static void test_bands(void)
         g_test_message("row %zu", i);
         /* F divides by 100 here, so that the rows hit the bounds. */
         f->config.floor_mib = 100;
-        f->sample.available_bytes = f->sample.free_bytes =
-            rows[i].percent * FLEET_MIB;
+        f->sample.available_bytes = f->sample.free_bytes = rows[i].percent * FLEET_MIB;
         f->sample.psi = rows[i].psi;
         f->sample.psi_some_events = rows[i].some;
         f->sample.psi_full_events = rows[i].full;
@@ -85,11 +83,8 @@ static void test_floor(void)
         uint32_t floor_mib;
         uint64_t expect_mib;
     } rows[] = {
-        { 8, 100, 0, 899 },
-        { 28, 0, 0, 899 },
-        { 128, 0, 0, 899 + 1024 },
-        { 28, 450, 0, 900 },
-        { 28, 450, 300, 300 },
+        { 8, 100, 0, 899 },  { 28, 0, 0, 899 },     { 128, 0, 0, 899 + 1024 },
+        { 28, 450, 0, 900 }, { 28, 450, 300, 300 },
     };
 
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
@@ -113,12 +108,9 @@ static void test_discount(void)
         uint32_t permille;
         uint64_t free, available, expect;
     } rows[] = {
-        { true, 0, 300, 1000, 1000 },
-        { true, 50, 300, 1000, 1000 },
-        { true, 225, 300, 1000, 650 },
-        { true, 400, 300, 1000, 300 },
-        { true, 1000, 300, 1000, 300 },
-        { false, 1000, 300, 1000, 1000 },
+        { true, 0, 300, 1000, 1000 },    { true, 50, 300, 1000, 1000 },
+        { true, 225, 300, 1000, 650 },   { true, 400, 300, 1000, 300 },
+        { true, 1000, 300, 1000, 300 },  { false, 1000, 300, 1000, 1000 },
         { true, 400, 1200, 1000, 1000 },
     };
 
@@ -132,8 +124,7 @@ static void test_discount(void)
         };
 
         policy_config_init(&config);
-        g_assert_cmpuint(policy_usable_bytes(&config, &sample), ==,
-                         rows[i].expect);
+        g_assert_cmpuint(policy_usable_bytes(&config, &sample), ==, rows[i].expect);
     }
 }
 
@@ -355,8 +346,8 @@ static void test_tick(void)
         uint64_t percent;
         int64_t ms;
     } rows[] = {
-        { 30, 20 }, { 99, 20 }, { 150, 20 }, { 200, 20 }, { 500, 510 },
-        { 800, 1000 }, { 9000, 1000 },
+        { 30, 20 },   { 99, 20 },    { 150, 20 },    { 200, 20 },
+        { 500, 510 }, { 800, 1000 }, { 9000, 1000 },
     };
 
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
@@ -364,8 +355,8 @@ static void test_tick(void)
 
         fleet_set_memory(f, rows[i].percent);
         fleet_step(f);
-        g_assert_cmpint(ABS((f->outcome.next_ns - f->now_ns) / FLEET_MS -
-                            rows[i].ms), <=, 1);
+        g_assert_cmpint(ABS((f->outcome.next_ns - f->now_ns) / FLEET_MS - rows[i].ms), <=,
+                        1);
     }
 }
 
@@ -421,11 +412,11 @@ static void test_order_up(void)
 {
     g_autoptr(Fleet) f = calm_fleet(5);
 
-    f->samples[0].guest_used_bytes = 4 * FLEET_GIB;     /* nothing to give */
-    f->samples[1].guest_used_bytes = 1 * FLEET_GIB;     /* 3 GiB */
-    f->samples[2].guest_used_bytes = POLICY_BYTES_UNKNOWN;  /* all 4 */
-    f->samples[3].weight = 1000;                        /* 2 GiB x 10 */
-    f->samples[4].guest_used_bytes = 100 * FLEET_GIB;   /* a lie: nothing */
+    f->samples[0].guest_used_bytes = 4 * FLEET_GIB;        /* nothing to give */
+    f->samples[1].guest_used_bytes = 1 * FLEET_GIB;        /* 3 GiB */
+    f->samples[2].guest_used_bytes = POLICY_BYTES_UNKNOWN; /* all 4 */
+    f->samples[3].weight = 1000;                           /* 2 GiB x 10 */
+    f->samples[4].guest_used_bytes = 100 * FLEET_GIB;      /* a lie: nothing */
     fleet_set_memory(f, 90);
     fleet_step_after(f, 20);
     g_assert_cmpuint(f->outcome.commands, ==, 5);
@@ -697,14 +688,10 @@ static void test_exempt(void)
         PolicyWhy why;
         bool withdrawn;
     } rows[] = {
-        { offsetof(PolicyVmSample, offered), false,
-          POLICY_WHY_NOT_OFFERED, false },
-        { offsetof(PolicyVmSample, negotiated), false,
-          POLICY_WHY_NOT_NEGOTIATED, false },
-        { offsetof(PolicyVmSample, inhibited), true,
-          POLICY_WHY_INHIBITED, false },
-        { offsetof(PolicyVmSample, steer), false,
-          POLICY_WHY_STEER_NO, true },
+        { offsetof(PolicyVmSample, offered), false, POLICY_WHY_NOT_OFFERED, false },
+        { offsetof(PolicyVmSample, negotiated), false, POLICY_WHY_NOT_NEGOTIATED, false },
+        { offsetof(PolicyVmSample, inhibited), true, POLICY_WHY_INHIBITED, false },
+        { offsetof(PolicyVmSample, steer), false, POLICY_WHY_STEER_NO, true },
     };
 
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
@@ -716,8 +703,7 @@ static void test_exempt(void)
         g_assert_cmpint(f->vms[0].why, ==, rows[i].why);
         fleet_set_memory(f, 90);
         fleet_run(f, 5000);
-        g_assert_cmpuint(f->qemus[0].commands - commands, ==,
-                         rows[i].withdrawn);
+        g_assert_cmpuint(f->qemus[0].commands - commands, ==, rows[i].withdrawn);
         g_assert_cmpuint(fleet_delay_ms(f, 0, f->now_ns), ==,
                          rows[i].withdrawn ? 2000 : 30000);
         g_assert_cmpuint(f->qemus[1].commands, >, commands);
@@ -954,8 +940,7 @@ static void test_stopping(void)
 /* Effect and churn */
 
 /* Each VM discards and grows by that much a second */
-static void work(Fleet *f, size_t i, int64_t seconds, uint64_t discard,
-                 uint64_t growth)
+static void work(Fleet *f, size_t i, int64_t seconds, uint64_t discard, uint64_t growth)
 {
     for (int64_t t = 0; t < seconds; t++) {
         f->samples[i].discarded_bytes += discard;
@@ -1244,13 +1229,11 @@ int main(int argc, char **argv)
     g_test_add_func("/writer/stale-answer", test_stale_answer);
     g_test_add_func("/account/no-effect", test_no_effect);
     g_test_add_func("/account/rest-ends", test_rest_ends);
-    g_test_add_func("/account/rest-ends-by-backlog",
-                    test_rest_ends_by_backlog);
+    g_test_add_func("/account/rest-ends-by-backlog", test_rest_ends_by_backlog);
     g_test_add_func("/account/no-effect-small", test_no_effect_small);
     g_test_add_func("/account/churn", test_churn);
     g_test_add_func("/account/churn-is-soon", test_churn_is_soon);
-    g_test_add_func("/account/churn-needs-an-answer",
-                    test_churn_needs_an_answer);
+    g_test_add_func("/account/churn-needs-an-answer", test_churn_needs_an_answer);
     g_test_add_func("/account/calm-delay-falls", test_calm_delay_falls);
     g_test_add_func("/account/counter-goes-back", test_counter_goes_back);
     g_test_add_func("/config/check", test_config);

@@ -23,8 +23,7 @@ static void command_sift(PolicyCommand *heap, size_t at, size_t count)
     PolicyCommand moved = heap[at];
 
     for (size_t child; (child = 2 * at + 1) < count; at = child) {
-        if (child + 1 < count && command_after(&heap[child + 1],
-                                               &heap[child])) {
+        if (child + 1 < count && command_after(&heap[child + 1], &heap[child])) {
             child++;
         }
         if (!command_after(&heap[child], &moved)) {
@@ -50,8 +49,8 @@ static void commands_sort(PolicyCommand *commands, size_t count)
     }
 }
 
-static void bucket_fill(const PolicyConfig *config, PolicyHost *host,
-                        size_t vm_count, int64_t now_ns)
+static void bucket_fill(const PolicyConfig *config, PolicyHost *host, size_t vm_count,
+                        int64_t now_ns)
 {
     double elapsed_s = (now_ns - host->tokens_ns) / 1e9;
 
@@ -78,21 +77,20 @@ static size_t bucket_take(PolicyHost *host, size_t count)
 /* Reporting has no more to give: every VM that follows the state rests */
 static void step_exhausted(PolicyHost *host, size_t resting, PolicyOutcome *o)
 {
-    bool exhausted = host->state >= POLICY_TIGHT && o->steered &&
-                     resting == o->steered;
+    bool exhausted = host->state >= POLICY_TIGHT && o->steered && resting == o->steered;
 
     o->exhausted_changed = exhausted != host->exhausted;
     host->exhausted = o->exhausted = exhausted;
 }
 
 size_t policy_step(const PolicyConfig *config, PolicyHost *host, PolicyVm *vms,
-                   const PolicySample *sample, int64_t now_ns,
-                   PolicyCommand *commands, PolicyOutcome *outcome)
+                   const PolicySample *sample, int64_t now_ns, PolicyCommand *commands,
+                   PolicyOutcome *outcome)
 {
     int64_t due_ns = INT64_MAX, soonest_ns;
     size_t count = 0, resting = 0;
 
-    *outcome = (PolicyOutcome) { 0 };
+    *outcome = (PolicyOutcome){ 0 };
     law_host_step(config, host, sample, now_ns, outcome);
 
     for (size_t i = 0; i < sample->vm_count; i++) {
@@ -102,8 +100,8 @@ size_t policy_step(const PolicyConfig *config, PolicyHost *host, PolicyVm *vms,
         count += law_vm_step(config, host, &vms[i], sample, i, now_ns, outcome,
                              &commands[count], &due_ns);
         resting += vms[i].why == POLICY_WHY_NO_EFFECT;
-        outcome->steered += vms[i].why == POLICY_WHY_NO_EFFECT ||
-                            vms[i].why == POLICY_WHY_STATE;
+        outcome->steered +=
+            vms[i].why == POLICY_WHY_NO_EFFECT || vms[i].why == POLICY_WHY_STATE;
     }
     step_exhausted(host, resting, outcome);
 
@@ -121,8 +119,7 @@ size_t policy_step(const PolicyConfig *config, PolicyHost *host, PolicyVm *vms,
     return outcome->commands;
 }
 
-uint32_t policy_query_interval_ms(const PolicyConfig *config,
-                                  PolicyState state)
+uint32_t policy_query_interval_ms(const PolicyConfig *config, PolicyState state)
 {
     switch (state) {
     case POLICY_URGENT:

@@ -17,7 +17,7 @@ enum {
 
 void policy_vm_init(PolicyVm *vm, const PolicyConfig *config, uint64_t id)
 {
-    *vm = (PolicyVm) {
+    *vm = (PolicyVm){
         .id = id,
         .asked_ms = POLICY_DELAY_NONE,
         .wanted_ms = POLICY_DELAY_NONE,
@@ -32,9 +32,9 @@ void policy_vm_init(PolicyVm *vm, const PolicyConfig *config, uint64_t id)
 static void vm_failed(const PolicyConfig *config, PolicyVm *vm, int64_t now_ns)
 {
     vm->in_flight = false;
-    vm->back_off_ms = vm->back_off_ms ?
-                      MIN((uint64_t)vm->back_off_ms * 2,
-                          config->back_off_max_ms) : config->back_off_min_ms;
+    vm->back_off_ms = vm->back_off_ms
+                          ? MIN((uint64_t)vm->back_off_ms * 2, config->back_off_max_ms)
+                          : config->back_off_min_ms;
     vm->retry_ns = now_ns + vm->back_off_ms * NS_PER_MS;
 }
 
@@ -66,15 +66,14 @@ static void vm_taken(const PolicyConfig *config, PolicyVm *vm, int64_t now_ns)
     vm->in_flight = false;
     vm->back_off_ms = 0;
     vm->retry_ns = 0;
-    if (vm->phase == POLICY_WHY_TAKING_BACK &&
-        vm->flight_ms == POLICY_DELAY_NONE) {
+    if (vm->phase == POLICY_WHY_TAKING_BACK && vm->flight_ms == POLICY_DELAY_NONE) {
         vm->withdrawn = true;
         vm->phase_ns = now_ns;
     }
 }
 
-static void vm_replied(const PolicyConfig *config, PolicyVm *vm,
-                       PolicyReply reply, int64_t now_ns)
+static void vm_replied(const PolicyConfig *config, PolicyVm *vm, PolicyReply reply,
+                       int64_t now_ns)
 {
     vm->late = false;
     switch (reply) {
@@ -121,8 +120,7 @@ static void vm_settle_flight(const PolicyConfig *config, PolicyVm *vm,
     }
 }
 
-static void vm_end_lease(const PolicyConfig *config, PolicyVm *vm,
-                         int64_t now_ns)
+static void vm_end_lease(const PolicyConfig *config, PolicyVm *vm, int64_t now_ns)
 {
     if (vm->asked_ms != POLICY_DELAY_NONE &&
         law_passed(now_ns, vm->asked_ns, vm->lease_ms)) {
@@ -144,8 +142,7 @@ static bool vm_has_other_writer(const PolicyVm *vm, const PolicyVmSample *s)
     if (s->requested_ms != vm->asked_ms) {
         return true;
     }
-    return vm->asked_ms != POLICY_DELAY_NONE &&
-           s->applied_ms != POLICY_DELAY_NONE &&
+    return vm->asked_ms != POLICY_DELAY_NONE && s->applied_ms != POLICY_DELAY_NONE &&
            s->applied_ms != vm->asked_ms;
 }
 
@@ -169,8 +166,7 @@ static void vm_step_phase(const PolicyConfig *config, PolicyVm *vm,
     case POLICY_WHY_TAKING_BACK:
         /* Set before the guest has seen the withdrawal, it sees no change. */
         if (vm->withdrawn &&
-            ((s->query_sent_ns > vm->phase_ns &&
-              s->applied_ms != POLICY_DELAY_NONE) ||
+            ((s->query_sent_ns > vm->phase_ns && s->applied_ms != POLICY_DELAY_NONE) ||
              law_passed(now_ns, vm->phase_ns, config->take_back_wait_ms))) {
             vm_set_phase(vm, POLICY_WHY_STATE, now_ns);
         }
@@ -206,17 +202,15 @@ static PolicyWhy vm_exempt(const PolicySample *sample, const PolicyVmSample *s)
     return s->inhibited ? POLICY_WHY_INHIBITED : POLICY_WHY_STATE;
 }
 
-static uint32_t vm_state_delay_ms(const PolicyConfig *config,
-                                  const PolicyVm *vm, const PolicyVmSample *s,
-                                  const PolicyOutcome *o)
+static uint32_t vm_state_delay_ms(const PolicyConfig *config, const PolicyVm *vm,
+                                  const PolicyVmSample *s, const PolicyOutcome *o)
 {
-    uint32_t delay_ms = o->state == POLICY_CALM ? vm->calm_delay_ms
-                                                : o->delay_ms;
+    uint32_t delay_ms = o->state == POLICY_CALM ? vm->calm_delay_ms : o->delay_ms;
 
     if (o->state == POLICY_CALM) {
         /* A reload may have changed the bounds. */
-        delay_ms = MIN(MAX(delay_ms, config->calm_delay_min_ms),
-                       config->calm_delay_max_ms);
+        delay_ms =
+            MIN(MAX(delay_ms, config->calm_delay_min_ms), config->calm_delay_max_ms);
     }
     if (s->max_delay_ms) {
         delay_ms = MIN(delay_ms, s->max_delay_ms);
@@ -228,14 +222,12 @@ static uint32_t vm_state_delay_ms(const PolicyConfig *config,
 /* What QEMU holds, as far as anybody knows */
 static uint32_t vm_current_ms(const PolicyVm *vm, const PolicyVmSample *s)
 {
-    return vm->sure || vm->asked_ms != POLICY_DELAY_NONE ? vm->asked_ms
-                                                         : s->requested_ms;
+    return vm->sure || vm->asked_ms != POLICY_DELAY_NONE ? vm->asked_ms : s->requested_ms;
 }
 
 /* Sets .wanted_ms and .why; false: the VM gets no command now */
-static bool vm_want(const PolicyConfig *config, PolicyVm *vm,
-                    const PolicySample *sample, const PolicyVmSample *s,
-                    int64_t now_ns, const PolicyOutcome *o)
+static bool vm_want(const PolicyConfig *config, PolicyVm *vm, const PolicySample *sample,
+                    const PolicyVmSample *s, int64_t now_ns, const PolicyOutcome *o)
 {
     uint32_t current_ms = vm_current_ms(vm, s);
 
@@ -257,20 +249,17 @@ static bool vm_want(const PolicyConfig *config, PolicyVm *vm,
         vm->why = vm->phase;
     } else if (now_ns < s->pin_until_ns) {
         vm->why = POLICY_WHY_PINNED;
-        vm->wanted_ms = s->pin_ms > POLICY_DELAY_MS_MAX ? POLICY_DELAY_NONE
-                                                        : s->pin_ms;
+        vm->wanted_ms = s->pin_ms > POLICY_DELAY_MS_MAX ? POLICY_DELAY_NONE : s->pin_ms;
     } else {
         vm->wanted_ms = vm_state_delay_ms(config, vm, s, o);
-        if (now_ns < vm->rest_until_ns &&
-            vm->wanted_ms < config->watch_delay_ms) {
+        if (now_ns < vm->rest_until_ns && vm->wanted_ms < config->watch_delay_ms) {
             vm->why = POLICY_WHY_NO_EFFECT;
             vm->wanted_ms = config->watch_delay_ms;
         }
     }
 
     if (s->migration == POLICY_MIGRATION_YES &&
-        law_effective_ms(config, vm->wanted_ms) <
-        law_effective_ms(config, current_ms)) {
+        law_effective_ms(config, vm->wanted_ms) < law_effective_ms(config, current_ms)) {
         if (vm->wanted_ms == POLICY_DELAY_NONE) {
             return false;
         }
@@ -307,19 +296,16 @@ static bool vm_may_wait(const PolicyConfig *config, const PolicyHost *host,
     if (wanted_ms > asked_ms && now_ns < vm->lengthen_ns) {
         vm_due(due_ns, vm->lengthen_ns);
         /* No renewal meanwhile, unless the jitter is as long as the lease. */
-        return vm->asked_ms == POLICY_DELAY_NONE ||
-               now_ns < vm_lease_ns(vm, 2);
+        return vm->asked_ms == POLICY_DELAY_NONE || now_ns < vm_lease_ns(vm, 2);
     }
     /* A calm delay that grows shorter comes with the next renewal. */
     return host->state == POLICY_CALM && wanted_ms < asked_ms &&
            asked_ms <= config->calm_delay_max_ms &&
-           wanted_ms >= config->calm_delay_min_ms &&
-           now_ns < vm_lease_ns(vm, 1);
+           wanted_ms >= config->calm_delay_min_ms && now_ns < vm_lease_ns(vm, 1);
 }
 
-static bool vm_needs_command(const PolicyConfig *config,
-                             const PolicyHost *host, PolicyVm *vm,
-                             int64_t now_ns, int64_t *due_ns)
+static bool vm_needs_command(const PolicyConfig *config, const PolicyHost *host,
+                             PolicyVm *vm, int64_t now_ns, int64_t *due_ns)
 {
     if (vm->phase == POLICY_WHY_TAKING_BACK) {
         return true;
@@ -356,11 +342,11 @@ static void vm_make_command(const PolicyConfig *config, const PolicyVm *vm,
     c->why = vm->why;
     c->delay_ms = vm->wanted_ms;
     c->action = POLICY_SET;
-    c->lease_ms = vm->wanted_ms < config->long_lease_from_ms ?
-                  config->short_lease_ms : config->long_lease_ms;
+    c->lease_ms = vm->wanted_ms < config->long_lease_from_ms ? config->short_lease_ms
+                                                             : config->long_lease_ms;
     c->renewal = vm->sure && vm->wanted_ms == vm->asked_ms;
-    c->ask_migration = s->migration == POLICY_MIGRATION_UNKNOWN &&
-                       wanted_eff < current_eff;
+    c->ask_migration =
+        s->migration == POLICY_MIGRATION_UNKNOWN && wanted_eff < current_eff;
     if (vm->wanted_ms == POLICY_DELAY_NONE) {
         c->action = POLICY_WITHDRAW;
         c->lease_ms = 0;
@@ -370,8 +356,8 @@ static void vm_make_command(const PolicyConfig *config, const PolicyVm *vm,
         c->rank = RANK_SHORTEN;
         c->key = vm_urgency(vm, s);
     } else if (c->renewal) {
-        c->rank = c->lease_ms == config->short_lease_ms ? RANK_RENEW_SHORT
-                                                        : RANK_RENEW_LONG;
+        c->rank =
+            c->lease_ms == config->short_lease_ms ? RANK_RENEW_SHORT : RANK_RENEW_LONG;
         c->key = INT64_MAX - vm->asked_ns;
     } else {
         c->rank = RANK_LENGTHEN;
@@ -379,10 +365,9 @@ static void vm_make_command(const PolicyConfig *config, const PolicyVm *vm,
     }
 }
 
-bool law_vm_step(const PolicyConfig *config, const PolicyHost *host,
-                 PolicyVm *vm, const PolicySample *sample, size_t index,
-                 int64_t now_ns, const PolicyOutcome *outcome,
-                 PolicyCommand *command, int64_t *due_ns)
+bool law_vm_step(const PolicyConfig *config, const PolicyHost *host, PolicyVm *vm,
+                 const PolicySample *sample, size_t index, int64_t now_ns,
+                 const PolicyOutcome *outcome, PolicyCommand *command, int64_t *due_ns)
 {
     const PolicyVmSample *s = &sample->vms[index];
     bool steered;
@@ -445,12 +430,12 @@ static uint64_t vm_mix(uint64_t x)
  * The most churned first: half of the time goes by lot, half by lack of churn.
  * A VM's own figures alone, so that no guest moves another one's command.
  */
-void law_vm_jitter(const PolicyConfig *config, const PolicyHost *host,
-                   PolicyVm *vm, int64_t now_ns)
+void law_vm_jitter(const PolicyConfig *config, const PolicyHost *host, PolicyVm *vm,
+                   int64_t now_ns)
 {
     uint64_t lot = vm_mix(vm_mix(host->seed + host->downs) ^ vm->id) % 1000;
     uint64_t permille = (lot + 1000 - MIN(vm->churn_permille, 1000)) / 2;
 
-    vm->lengthen_ns = now_ns + (int64_t)(config->jitter_ms * permille *
-                                         (NS_PER_MS / 1000));
+    vm->lengthen_ns =
+        now_ns + (int64_t)(config->jitter_ms * permille * (NS_PER_MS / 1000));
 }

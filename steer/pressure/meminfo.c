@@ -10,11 +10,10 @@
 #include "meminfo.h"
 #include "scan.h"
 
-static bool fail(GError **errp, const char *file, const char *field,
-                 const char *what)
+static bool fail(GError **errp, const char *file, const char *field, const char *what)
 {
-    g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_DATA, "%s: %s %s", file,
-                field, what);
+    g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_DATA, "%s: %s %s", file, field,
+                what);
     return false;
 }
 
@@ -28,8 +27,7 @@ static bool scan_kib(Span line, uint64_t *bytes)
            !__builtin_mul_overflow(*bytes, 1024, bytes);
 }
 
-bool meminfo_parse(const char *text, gsize length, Meminfo *info,
-                   GError **errp)
+bool meminfo_parse(const char *text, gsize length, Meminfo *info, GError **errp)
 {
     struct {
         const char *key;
@@ -50,8 +48,7 @@ bool meminfo_parse(const char *text, gsize length, Meminfo *info,
                 continue;
             }
             if (!scan_kib(line, fields[i].bytes)) {
-                return fail(errp, "meminfo", fields[i].key,
-                            "is no size in kB");
+                return fail(errp, "meminfo", fields[i].key, "is no size in kB");
             }
             fields[i].found = true;
         }
@@ -61,8 +58,7 @@ bool meminfo_parse(const char *text, gsize length, Meminfo *info,
             return fail(errp, "meminfo", fields[i].key, "is missing");
         }
     }
-    return info->total_bytes ||
-           fail(errp, "meminfo", "MemTotal:", "is zero");
+    return info->total_bytes || fail(errp, "meminfo", "MemTotal:", "is zero");
 }
 
 bool zoneinfo_parse(const char *text, gsize length, uint64_t page_bytes,
@@ -92,8 +88,8 @@ bool zoneinfo_parse(const char *text, gsize length, uint64_t page_bytes,
     return true;
 }
 
-bool statm_parse(const char *text, gsize length, uint64_t page_bytes,
-                 uint64_t *rss_bytes, GError **errp)
+bool statm_parse(const char *text, gsize length, uint64_t page_bytes, uint64_t *rss_bytes,
+                 GError **errp)
 {
     Span line = { text, length }, word;
     uint64_t pages;
@@ -101,8 +97,7 @@ bool statm_parse(const char *text, gsize length, uint64_t page_bytes,
     if (!scan_word(&line, &word) || !scan_word(&line, &word) ||
         !scan_number(word, &pages) ||
         __builtin_mul_overflow(pages, page_bytes, rss_bytes)) {
-        return fail(errp, "statm", "the second word",
-                    "is no number of pages");
+        return fail(errp, "statm", "the second word", "is no number of pages");
     }
     return true;
 }

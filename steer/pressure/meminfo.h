@@ -21,8 +21,7 @@ typedef struct Meminfo {
     uint64_t free_bytes;
 } Meminfo;
 
-bool meminfo_parse(const char *text, gsize length, Meminfo *info,
-                   GError **errp);
+bool meminfo_parse(const char *text, gsize length, Meminfo *info, GError **errp);
 
 /*
  * The sum of all zones' high watermarks.  A host without a single one is an
@@ -33,7 +32,7 @@ bool zoneinfo_parse(const char *text, gsize length, uint64_t page_bytes,
                     uint64_t *high_bytes, GError **errp);
 
 /* The resident bytes in the text of /proc/PID/statm. */
-bool statm_parse(const char *text, gsize length, uint64_t page_bytes,
-                 uint64_t *rss_bytes, GError **errp);
+bool statm_parse(const char *text, gsize length, uint64_t page_bytes, uint64_t *rss_bytes,
+                 GError **errp);
 
 #endif

@@ -34,8 +34,8 @@ void proc_file_clear(ProcFile *file)
 static gssize proc_file_fail(ProcFile *file, int code, GError **errp)
 {
     proc_file_close(file);
-    g_set_error(errp, G_IO_ERROR, g_io_error_from_errno(code), "%s: %s",
-                file->path, g_strerror(code));
+    g_set_error(errp, G_IO_ERROR, g_io_error_from_errno(code), "%s: %s", file->path,
+                g_strerror(code));
     return -1;
 }
 

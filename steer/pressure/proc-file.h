@@ -16,7 +16,9 @@ typedef struct ProcFile {
     int fd;
 } ProcFile;
 
+/* clang-format off */
 #define PROC_FILE_INIT { .path = NULL, .fd = -1 }
+/* clang-format on */
 
 /*
  * Read the whole file, opening it first if need be.

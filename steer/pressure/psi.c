@@ -33,8 +33,7 @@ static bool psi_total(Span line, uint64_t *total_us)
     return false;
 }
 
-bool psi_parse(const char *text, gsize length, PsiTotals *totals,
-               GError **errp)
+bool psi_parse(const char *text, gsize length, PsiTotals *totals, GError **errp)
 {
     Span rest = { text, length }, line, word;
     bool some = false, full = false;
@@ -56,15 +55,15 @@ bool psi_parse(const char *text, gsize length, PsiTotals *totals,
         }
     }
     if (!some || !full) {
-        return fail(errp, some ? "pressure: the line 'full' is missing" :
-                                 "pressure: the line 'some' is missing");
+        return fail(errp, some ? "pressure: the line 'full' is missing"
+                               : "pressure: the line 'some' is missing");
     }
     return true;
 }
 
 /* An open trigger, or -1 and errno. */
-static int psi_trigger_try(const char *path, PsiKind kind,
-                           unsigned int percent, unsigned int window_ms)
+static int psi_trigger_try(const char *path, PsiKind kind, unsigned int percent,
+                           unsigned int window_ms)
 {
     g_autofree char *trigger = NULL;
     int fd, code;
@@ -105,7 +104,7 @@ int psi_trigger_open(const char *path, PsiKind kind, unsigned int percent,
             break;
         }
     }
-    g_set_error(errp, G_IO_ERROR, g_io_error_from_errno(errno), "%s: %s",
-                path, g_strerror(errno));
+    g_set_error(errp, G_IO_ERROR, g_io_error_from_errno(errno), "%s: %s", path,
+                g_strerror(errno));
     return -1;
 }

@@ -22,8 +22,7 @@ typedef struct PsiTotals {
  * who wants a share of time takes a difference.
  * @text: need not end with a NUL
  */
-bool psi_parse(const char *text, gsize length, PsiTotals *totals,
-               GError **errp);
+bool psi_parse(const char *text, gsize length, PsiTotals *totals, GError **errp);
 
 typedef enum PsiKind {
     PSI_SOME,

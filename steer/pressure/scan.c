@@ -53,8 +53,7 @@ bool scan_number(Span word, uint64_t *value)
         return false;
     }
     for (gsize i = 0; i < word.length; i++) {
-        if (!g_ascii_isdigit(word.at[i]) ||
-            __builtin_mul_overflow(number, 10, &number) ||
+        if (!g_ascii_isdigit(word.at[i]) || __builtin_mul_overflow(number, 10, &number) ||
             __builtin_add_overflow(number, word.at[i] - '0', &number)) {
             return false;
         }

@@ -32,14 +32,12 @@ bool scan_number(Span word, uint64_t *value);
 
 static inline bool span_equal(Span span, const char *text)
 {
-    return span.length == strlen(text) &&
-           memcmp(span.at, text, span.length) == 0;
+    return span.length == strlen(text) && memcmp(span.at, text, span.length) == 0;
 }
 
 static inline bool span_starts(Span span, const char *text)
 {
-    return span.length >= strlen(text) &&
-           memcmp(span.at, text, strlen(text)) == 0;
+    return span.length >= strlen(text) && memcmp(span.at, text, strlen(text)) == 0;
 }
 
 #endif

@@ -14,24 +14,27 @@
 #include "psi.h"
 #include "scan.h"
 
-#define MEMINFO "MemTotal:       24684084 kB\n" \
-                "MemFree:        18287972 kB\n" \
-                "MemAvailable:   23488836 kB\n" \
-                "Buffers:          138120 kB\n"
+#define MEMINFO                                                                          \
+    "MemTotal:       24684084 kB\n"                                                      \
+    "MemFree:        18287972 kB\n"                                                      \
+    "MemAvailable:   23488836 kB\n"                                                      \
+    "Buffers:          138120 kB\n"
 
-#define PSI "some avg10=0.00 avg60=1.20 avg300=0.00 total=123456\n" \
-            "full avg10=0.00 avg60=0.00 avg300=0.00 total=7890\n"
+#define PSI                                                                              \
+    "some avg10=0.00 avg60=1.20 avg300=0.00 total=123456\n"                              \
+    "full avg10=0.00 avg60=0.00 avg300=0.00 total=7890\n"
 
-#define ZONE(high) "Node 0, zone   Normal\n" \
-                   "  pages free     100\n" \
-                   "        boost    0\n" \
-                   "        min      10\n" \
-                   "        low      12\n" \
-                   "        high     " high "\n" \
-                   "  pagesets\n" \
-                   "    cpu: 0\n" \
-                   "              count:    0\n" \
-                   "              high:  378\n"
+#define ZONE(high)                                                                       \
+    "Node 0, zone   Normal\n"                                                            \
+    "  pages free     100\n"                                                             \
+    "        boost    0\n"                                                               \
+    "        min      10\n"                                                              \
+    "        low      12\n"                                                              \
+    "        high     " high "\n"                                                        \
+    "  pagesets\n"                                                                       \
+    "    cpu: 0\n"                                                                       \
+    "              count:    0\n"                                                        \
+    "              high:  378\n"
 
 static void test_numbers(void)
 {
@@ -82,16 +85,14 @@ static void test_meminfo_bad(void)
         { "MemTotal: 1 kB\n", "MemFree: is missing" },
         { "MemTotal: 1 kB\nMemFree: 1 kB\n", "MemAvailable: is missing" },
         { "MemFree: 1 kB\nMemAvailable: 1 kB\n", "MemTotal: is missing" },
-        { "MemTotal: 0 kB\nMemFree: 0 kB\nMemAvailable: 0 kB\n",
-          "MemTotal: is zero" },
+        { "MemTotal: 0 kB\nMemFree: 0 kB\nMemAvailable: 0 kB\n", "MemTotal: is zero" },
         { "MemTotal: kB\n", "MemTotal: is no size" },
         { "MemTotal:", "MemTotal: is no size" },
         { "MemTotal: -5 kB\n", "MemTotal: is no size" },
         { "MemTotal: 5 MB\n", "MemTotal: is no size" },
         { "MemTotal: 5\n", "MemTotal: is no size" },
         { "MemTotal: 18446744073709551615 kB\n", "MemTotal: is no size" },
-        { "MemTotal: 1 kB\nMemAvailable: 5x kB\n",
-          "MemAvailable: is no size" },
+        { "MemTotal: 1 kB\nMemAvailable: 5x kB\n", "MemAvailable: is no size" },
         { "XMemTotal: 1 kB\nMemFree: 1 kB\n", "MemTotal: is missing" },
     };
 
@@ -99,8 +100,8 @@ static void test_meminfo_bad(void)
         g_autoptr(GError) error = NULL;
         Meminfo info;
 
-        g_assert_false(meminfo_parse(cases[i].text, strlen(cases[i].text),
-                                     &info, &error));
+        g_assert_false(
+            meminfo_parse(cases[i].text, strlen(cases[i].text), &info, &error));
         g_assert_nonnull(strstr(error->message, cases[i].says));
     }
 }
@@ -221,8 +222,7 @@ static void test_psi(void)
     for (gsize i = 0; i < G_N_ELEMENTS(cases); i++) {
         g_autoptr(GError) error = NULL;
 
-        g_assert_false(psi_parse(cases[i].text, strlen(cases[i].text),
-                                 &totals, &error));
+        g_assert_false(psi_parse(cases[i].text, strlen(cases[i].text), &totals, &error));
         g_assert_nonnull(strstr(error->message, cases[i].says));
     }
 }
@@ -254,8 +254,8 @@ static void test_trigger_missing(void)
     g_autoptr(GError) error = NULL;
     unsigned int window_ms;
 
-    g_assert_cmpint(psi_trigger_open("/nowhere/memory", PSI_SOME, 10,
-                                     &window_ms, &error), ==, -1);
+    g_assert_cmpint(psi_trigger_open("/nowhere/memory", PSI_SOME, 10, &window_ms, &error),
+                    ==, -1);
     g_assert_error(error, G_IO_ERROR, G_IO_ERROR_NOT_FOUND);
 }
 
@@ -266,8 +266,7 @@ static void test_trigger_kernel(void)
     unsigned int window_ms = 0;
     int fd;
 
-    fd = psi_trigger_open("/proc/pressure/memory", PSI_SOME, 10, &window_ms,
-                          &error);
+    fd = psi_trigger_open("/proc/pressure/memory", PSI_SOME, 10, &window_ms, &error);
     if (fd < 0) {
         g_test_skip(error->message);
         return;
@@ -305,14 +304,12 @@ static void test_proc_file(void)
 
     /* With its NUL it does not fit. */
     write_in_place(path, "sixteen letters.");
-    g_assert_cmpint(proc_file_read(&file, buffer, sizeof(buffer), &error),
-                    ==, -1);
+    g_assert_cmpint(proc_file_read(&file, buffer, sizeof(buffer), &error), ==, -1);
     g_assert_nonnull(strstr(error->message, path));
     g_clear_error(&error);
 
     g_unlink(path);
-    g_assert_cmpint(proc_file_read(&file, buffer, sizeof(buffer), &error),
-                    ==, -1);
+    g_assert_cmpint(proc_file_read(&file, buffer, sizeof(buffer), &error), ==, -1);
     g_assert_error(error, G_IO_ERROR, G_IO_ERROR_NOT_FOUND);
     proc_file_clear(&file);
 }
