@@ -1,0 +1,230 @@
+"""balloon-steer on real guests and real memory: three machines, a host that runs short.
+
+The host's shortage is made, not faked: a program takes memory until what is
+available is below the floor. So that it need not take nearly all of it, the
+floor is raised and the bands above it are narrow.
+
+SPDX-License-Identifier: GPL-2.0-or-later
+"""
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import tap
+from guest import BUILD, DEVICE, Guest, wait_until
+
+STEER = BUILD / 'steer/balloon-steer'
+MEMHOG = BUILD / 'guest-kernel/initramfs/memhog'
+MIB = 2**20
+GUEST_MIB = 1024
+FREED_MIB = 384
+CALM_MS, URGENT_MS = 30000, 50
+LEASE_S = 10
+OWN_MS = 2000
+# F is this part of what is available at the start: calm, and less than half to
+# take away until it is short.
+FLOOR_PART = 1 / 1.7
+
+CONFIG = '''
+[daemon]
+qmp-folder = {folder}/qmp
+control-socket = {folder}/control
+lock-file = {folder}/lock
+[policy]
+floor-mib = {floor}
+easy-below-floor-percent = 140
+watch-below-floor-percent = 130
+tight-below-floor-percent = 120
+urgent-below-floor-percent = 100
+zero-below-floor-percent = 0
+relax-above-percent = 105
+hold-ms = 3000
+tight-tte-ms = 0
+urgent-tte-ms = 0
+'''
+
+
+def available_mib():
+    return int(re.search(r'MemAvailable:\s+(\d+)', Path('/proc/meminfo').read_text()).group(1)) // 1024
+
+
+class Host:
+    """The daemon, three guests, and a program that takes the host's memory."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        (folder / 'qmp').mkdir()
+        self.daemon = self.hog = None
+        self.guests = []
+        try:
+            for name in ('a', 'b', 'c'):
+                self.guests.append(Guest(memory_mib=GUEST_MIB, device=DEVICE, options=[
+                    '-qmp', f'unix:{folder}/qmp/{name},server=on,wait=off']))
+            for guest in self.guests:
+                guest.settle()
+                guest.withdraw()
+            self.available = available_mib()
+            self.floor = int(self.available * FLOOR_PART)
+            (folder / 'steer.conf').write_text(CONFIG.format(folder=folder, floor=self.floor))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self):
+        for process in (self.daemon, self.hog):
+            if process:
+                process.kill()
+                process.wait()
+        for guest in self.guests:
+            guest.close()
+
+    def start_daemon(self):
+        self.log = open(self.folder / 'log', 'ab')
+        self.daemon = subprocess.Popen(
+            ['setpriv', '--pdeathsig', 'KILL', STEER, 'run', '--config', self.folder / 'steer.conf'],
+            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+
+    def said(self):
+        return (self.folder / 'log').read_text(errors='replace')[-2000:]
+
+    def free_memory(self):
+        """Give each guest a backlog: without one a short delay has no effect and is not kept."""
+        return [guest.use_and_free(FREED_MIB) for guest in self.guests]
+
+    def calm_down(self):
+        if self.hog:
+            self.give_memory_back()
+        # A guest that took returned memory back has a longer one than the others.
+        wait_until(self.calm, 120, lambda: f'calm, it is {self.applied()}; the daemon says:\n'
+                                           f'{self.said()}')
+
+    def calm(self):
+        return all((ms or 0) >= CALM_MS for ms in self.applied())
+
+    def take_memory(self):
+        """Until a tenth less than the floor is available; seconds since the floor was crossed."""
+        mib = available_mib() - int(self.floor * 0.9)
+        self.hog = subprocess.Popen(['setpriv', '--pdeathsig', 'KILL', MEMHOG, str(mib)],
+                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        wait_until(lambda: available_mib() < self.floor, 120, 'the floor crossed')
+
+    def give_memory_back(self):
+        self.hog.kill()
+        self.hog.wait()
+        self.hog = None
+
+    def applied(self, guests=None):
+        return [guest.delay().get('applied-ms') for guest in guests or self.guests]
+
+    def wait_all(self, value, seconds, guests=None):
+        return wait_until(lambda: set(self.applied(guests)) == {value}, seconds,
+                          lambda: f'{value} ms everywhere, it is {self.applied(guests)}; '
+                                  f'the daemon says:\n{self.said()}')
+
+
+host = None
+
+
+def test_calm():
+    host.start_daemon()
+    host.wait_all(CALM_MS, 30)
+    for guest in host.guests:
+        assert guest.read('/proc/sys/vm/page_reporting_delay_ms') == str(CALM_MS)
+
+
+def test_short_when_the_host_is():
+    freed = host.free_memory()
+    time.sleep(2)
+    for guest, (before, peak) in zip(host.guests, freed):
+        assert peak - guest.rss() < 0.5 * (peak - before), 'it is back though the host is calm'
+    host.take_memory()
+    took = host.wait_all(URGENT_MS, 10)
+    tap.note(f'all short {took:.2f} s after the floor was crossed')
+    for guest, (before, peak) in zip(host.guests, freed):
+        wait_until(lambda guest=guest, before=before, peak=peak:
+                   peak - guest.rss() > 0.85 * (peak - before), 20, '85 % back')
+
+
+def test_relaxed_after_the_hold():
+    host.give_memory_back()
+    start = time.monotonic()
+    seen = []
+
+    def calm():
+        values = host.applied()
+        if not seen or seen[-1] != values:
+            seen.append(values)
+        return host.calm()
+    wait_until(calm, 120, lambda: f'calm again, seen {seen}; the daemon says:\n{host.said()}')
+    took = time.monotonic() - start
+    # Four steps down, each after a hold of 3 s.
+    assert took > 9, f'{took:.1f} s'
+    for guest in range(3):
+        values = [row[guest] for row in seen if row[guest] is not None]
+        assert values == sorted(values), f'not a step at a time upwards: {values}'
+
+
+def test_stopped_qemu_disturbs_nobody():
+    stopped, *others = host.guests
+    host.free_memory()
+    os.kill(stopped.process.pid, signal.SIGSTOP)
+    try:
+        host.take_memory()
+        host.wait_all(URGENT_MS, 10, others)
+    finally:
+        os.kill(stopped.process.pid, signal.SIGCONT)
+    # Its turn comes when it answers again; the back-off is up to 60 s.
+    wait_until(lambda: stopped.delay().get('requested-ms') not in (None, CALM_MS), 90,
+               'the stopped one steered again')
+
+
+def test_killed_daemon_leaves_nobody_short():
+    host.calm_down()
+    host.free_memory()
+    host.take_memory()
+    host.wait_all(URGENT_MS, 10)
+    host.daemon.kill()
+    host.daemon.wait()
+    assert URGENT_MS in host.applied(), 'it ended before the lease did'
+    took = host.wait_all(OWN_MS, LEASE_S + 5)
+    tap.note(f'all back at their own delay {took:.1f} s after SIGKILL, the lease is {LEASE_S} s')
+
+
+def test_second_daemon_and_stop():
+    host.give_memory_back()
+    host.start_daemon()
+    host.calm_down()
+    second = subprocess.run([STEER, 'run', '--config', host.folder / 'steer.conf'], text=True,
+                            capture_output=True, timeout=30, check=False)
+    assert second.returncode != 0 and 'lock' in second.stderr, second
+    host.daemon.send_signal(signal.SIGTERM)
+    assert host.daemon.wait(30) == 0, host.said()
+    host.wait_all(OWN_MS, 10)
+
+
+def main():
+    global host
+    with tempfile.TemporaryDirectory(prefix='steer-') as folder:
+        host = Host(Path(folder))
+        try:
+            tap.note(f'{host.available} MiB available, floor {host.floor} MiB, '
+                     f'{host.guests[0].accel}')
+            tap.run([
+                ('calm: all guests relaxed', test_calm),
+                ('short of memory: all short, and memory back', test_short_when_the_host_is),
+                ('enough again: relaxed, a step at a time', test_relaxed_after_the_hold),
+                ('a QEMU that is stopped disturbs nobody', test_stopped_qemu_disturbs_nobody),
+                ('SIGKILL: the leases end', test_killed_daemon_leaves_nobody_short),
+                ('a second daemon refuses; SIGTERM withdraws', test_second_daemon_and_stop),
+            ])
+        finally:
+            host.close()
+
+
+if __name__ == '__main__':
+    sys.exit(main())
