@@ -168,7 +168,9 @@ class Guest:
         """The initramfs with the kernel's modules behind it."""
         whole = self.modules.with_name('initramfs-modules.cpio.gz')
         new = whole.with_suffix(f'.{os.getpid()}')
-        new.write_bytes(self.initramfs.read_bytes() + self.modules.read_bytes())
+        first = self.initramfs.read_bytes()
+        # An archive that is not compressed has to start at a multiple of 4.
+        new.write_bytes(first + bytes(-len(first) % 4) + self.modules.read_bytes())
         new.rename(whole)
         return str(whole)
 
