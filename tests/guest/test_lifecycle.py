@@ -92,6 +92,13 @@ class Life(Guest):
         self.qmp.command('balloon', value=mib * MIB)
         wait_until(lambda: self.size() == mib, 120, lambda: f'{mib} MiB, it is {self.size()}')
 
+    def waiting(self):
+        """Where the guest's workers wait, and what its kernel has said."""
+        return self.run('grep -E "^(balloon|MemFree)" /proc/vmstat /proc/meminfo; for p in /proc/[0-9]*; do '
+                        'case $(cat $p/comm 2>/dev/null) in kworker*) '
+                        's=$(cat $p/stack 2>/dev/null); case "$s" in *balloon*|*report*) echo "$s";; '
+                        'esac;; esac; done; dmesg | tail -n 5', check=False)[1]
+
     def steer(self):
         self.steerer = Steerer(self.more_qmp[0])
 
@@ -107,7 +114,8 @@ class Life(Guest):
         if not STOCK:
             self.wait_applied(delay_ms, 120)
             assert self.read(SYSCTL) == str(delay_ms)
-        wait_until(lambda: self.size() == size, 120, lambda: f'the balloon has {self.size()} MiB')
+        wait_until(lambda: self.size() == size, 120,
+                   lambda: f'the balloon has {self.size()} MiB\n{self.waiting()}')
         # Reporting goes on.
         before = self.delay()['reports']
         wait_until(lambda: self.delay()['reports'] > before, 120, 'another report')
