@@ -1,8 +1,8 @@
 """balloon-steer on real guests and real memory: three machines, a host that runs short.
 
 The host's shortage is made, not faked: a program takes memory until what is
-available is below the floor. So that it need not take nearly all of it, the
-floor is raised and the bands above it are narrow.
+available is below the floor, which is raised so that it need not take nearly
+all of it.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
@@ -27,7 +27,8 @@ CALM_MS, URGENT_MS = 30000, 50
 LEASE_S = 10
 OWN_MS = 2000
 # F is this part of what is available at the start: calm, and less than half to
-# take away until it is short.
+# take away until it is short. The bands above F are narrow, or the guests would
+# have given all back before, and a delay that has no effect is not kept.
 FLOOR_PART = 1 / 1.7
 
 CONFIG = '''
@@ -37,9 +38,9 @@ control-socket = {folder}/control
 lock-file = {folder}/lock
 [policy]
 floor-mib = {floor}
-easy-below-floor-percent = 140
-watch-below-floor-percent = 130
-tight-below-floor-percent = 120
+easy-below-floor-percent = 106
+watch-below-floor-percent = 104
+tight-below-floor-percent = 102
 urgent-below-floor-percent = 100
 zero-below-floor-percent = 0
 relax-above-percent = 105

@@ -24,7 +24,7 @@ work = None
 
 def make(target, destdir, prefix=None, root=ROOT):
     command = ['make', '-s', '-C', str(root), target, f'DESTDIR={destdir}']
-    env = {k: v for k, v in os.environ.items() if k not in ('DESTDIR', 'prefix', 'MAKEFLAGS')}
+    env = {k: v for k, v in os.environ.items() if k not in ('DESTDIR', 'prefix', 'MAKEFLAGS', 'MAKELEVEL')}
     return subprocess.run(command + ([f'prefix={prefix}'] if prefix else []), env=env,
                           capture_output=True, text=True, check=False)
 
