@@ -55,6 +55,11 @@ def wait_until(condition, seconds, what):
     return time.monotonic() - start
 
 
+def nothing_happens_for(seconds):
+    """That something does not happen can only be seen by waiting: longer than it would take."""
+    time.sleep(seconds)
+
+
 class Console:
     """Lines of a serial port, collected by a thread until it closes."""
 

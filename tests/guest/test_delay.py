@@ -6,7 +6,7 @@ import os
 import time
 
 import tap
-from guest import DEVICE, Guest, wait_until
+from guest import DEVICE, Guest, nothing_happens_for, wait_until
 
 MIB = 2**20
 SYSCTL = '/proc/sys/vm/page_reporting_delay_ms'
@@ -45,7 +45,7 @@ def test_zero_brings_back_what_a_minute_holds():
     guest.set_delay(60000)
     before, peak = guest.use_and_free(USED_MIB)
     assert peak - before > 0.9 * USED_MIB * MIB, (before, peak)
-    time.sleep(3)
+    nothing_happens_for(3)
     held = returned(before, peak)
     assert held < 0.10, f'{held:.0%} is back though the delay is a minute'
     start = time.monotonic()
@@ -66,7 +66,7 @@ def test_a_minute_moves_a_pending_pass_out():
     time.sleep(0.5)  # a pass that had begun
     first = returned(before, peak)
     assert first < 0.9, f'{first:.0%} is back: nothing is left to hold'
-    time.sleep(3)
+    nothing_happens_for(3)
     second = returned(before, peak)
     assert second - first < 0.03, f'{first:.0%} became {second:.0%} at a minute\'s delay'
     guest.set_delay(0, wait=False)
@@ -115,7 +115,7 @@ def test_trigger():
     guest.settle()
     guest.set_delay(60000)
     before, peak = guest.use_and_free(USED_MIB)
-    time.sleep(1)
+    nothing_happens_for(1)
     held = returned(before, peak)
     assert held < 0.10, f'{held:.0%} is back though the delay is a minute'
     for bad in ('0', '2', '-1', 'x'):
@@ -123,7 +123,7 @@ def test_trigger():
         assert status != 0 and 'Invalid argument' in output, (bad, output)
     guest.run(f'write0 {TRIGGER}')
     assert guest.run(f'cat {TRIGGER}', check=False)[0] != 0, 'it can be read'
-    time.sleep(1)
+    nothing_happens_for(1)
     assert returned(before, peak) < 0.10, 'a write of no value has triggered'
     guest.run(f'echo 1 >{TRIGGER}')
     # Once: what is in per-CPU lists at that moment is not free yet.
@@ -131,7 +131,7 @@ def test_trigger():
     # No delay has changed, and it holds what is freed now.
     assert guest.read(SYSCTL) == '60000' and guest.delay()['applied-ms'] == 60000
     before, peak = guest.use_and_free(USED_MIB)
-    time.sleep(3)
+    nothing_happens_for(3)
     assert returned(before, peak) < 0.10, 'passes go on after a trigger'
 
 
@@ -149,7 +149,7 @@ def test_who_wins():
     guest.set_delay(100, wait=False)
     guest.qmp.command('balloon', value=512 * MIB)
     guest.qmp.command('balloon', value=3 * 1024 * MIB)
-    time.sleep(1)
+    nothing_happens_for(1)
     assert guest.read(SYSCTL) == '3000'
     guest.set_delay(200)
     assert guest.read(SYSCTL) == '200'
@@ -235,7 +235,7 @@ def test_start_value_and_boot_parameter():
 def test_opt_out():
     with Guest(series=SERIES, append='virtio_balloon.report_delay=0') as other:
         other.set_delay(100, wait=False)
-        time.sleep(1)
+        nothing_happens_for(1)
         state = other.delay()
         assert state['offered'] and not state['negotiated'] and 'applied-ms' not in state, state
         assert other.read(SYSCTL) == '2000'

@@ -129,7 +129,7 @@ def rounds(few, many):
 def test_preconditions():
     with Life() as life:
         life.steer()
-        time.sleep(3)
+        time.sleep(3)  # some hundred changes
         life.settle_on(50)
         life.check(50)
         tap.note(f'accelerator {life.accel}, kernel {life.release}, seed {SEED}')
@@ -190,7 +190,7 @@ def test_s4():
             for turn in range(rounds(1, 10)):
                 delay_ms = 20 + turn
                 life.steer()
-                time.sleep(0.5)
+                time.sleep(0.5)  # a dozen changes, so that it sleeps in the middle of them
                 number = life.start('echo disk >/sys/power/state')
                 life.process.wait(240)
                 life.steerer.end()
@@ -213,7 +213,7 @@ def test_s4():
 def unbind_and_bind(life, count, away, back):
     for turn in range(count):
         life.steer()
-        time.sleep(random_ms.random() * 0.1)
+        time.sleep(random_ms.random() * 0.1)  # another moment of the storm each time
         life.run(away)
         if not STOCK:
             assert life.read(SYSCTL) == str(OWN_MS), 'the guest\'s own value is back'
@@ -240,7 +240,7 @@ def test_plug():
     with Life() as life:
         for turn in range(rounds(3, 40)):
             life.steer()
-            time.sleep(random_ms.random() * 0.1)
+            time.sleep(random_ms.random() * 0.1)  # another moment of the storm each time
             life.qmp.command('device_del', id='balloon0')
             life.qmp.wait_event('DEVICE_DELETED', 120, lambda data: data.get('device') == 'balloon0')
             if not STOCK:
@@ -257,7 +257,7 @@ def test_reboot():
     with Life() as life:
         for turn in range(rounds(1, 10)):
             life.steer()
-            time.sleep(0.5)
+            time.sleep(0.5)  # a dozen changes, so that it restarts in the middle of them
             life.reboot()
             life.wake_up()
             life.settle_on(50 + turn)

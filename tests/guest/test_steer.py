@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import tap
-from guest import BUILD, DEVICE, Guest, wait_until
+from guest import BUILD, DEVICE, Guest, nothing_happens_for, wait_until
 
 STEER = BUILD / 'steer/balloon-steer'
 MEMHOG = BUILD / 'guest-kernel/initramfs/memhog'
@@ -140,7 +140,7 @@ def test_calm():
 
 def test_short_when_the_host_is():
     freed = host.free_memory()
-    time.sleep(2)
+    nothing_happens_for(2)
     for guest, (before, peak) in zip(host.guests, freed):
         assert peak - guest.rss() < 0.5 * (peak - before), 'it is back though the host is calm'
     host.take_memory()

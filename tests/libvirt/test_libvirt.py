@@ -168,7 +168,7 @@ def test_pause():
     with running() as console:
         host.virsh('suspend', NAME)
         request(300)
-        time.sleep(1)
+        time.sleep(1)  # a paused guest does not answer: wait longer than one that runs takes
         assert 'applied-ms' not in host.delay()
         host.virsh('resume', NAME)
         host.wait_applied(300)
