@@ -58,8 +58,11 @@ check-thorough: qemu guest steer-tests ## the long ones too: debug kernel, other
 qtest: qemu ## the device's own tests
 	@scripts/check qtest
 
-guest-deb: setup ## Debian's cloud kernel 6.12 with the series, as a package (an hour)
+guest-deb: qemu ## Debian's cloud kernel 6.12 with the series, as a package (an hour)
+	@scripts/setup deb
+	@scripts/build programs
 	@scripts/build guest-deb
+	@python3 tests/guest/test_guest_deb.py
 
 kunit: qemu guest ## the guest kernels' own tests, in booted kernels
 	@scripts/check kunit
