@@ -31,7 +31,9 @@ SHAPES = {
               'VIRTIO_MENU=y CCW=y S390_GUEST=y VIRTIO_BALLOON=y PROC_FS=y SYSCTL=y', MM + BALLOON),
     'i386': ('i386', 'i686-linux-gnu-', VIRTIO, MM + BALLOON),
     'x86-64, the driver a module': ('x86_64', '', f'{X86} MODULES=y VIRTIO_BALLOON=m', MM + BALLOON),
-    'x86-64, KUnit': ('x86_64', '', f'{X86} KUNIT=y PAGE_REPORTING_KUNIT_TEST=y', MM + BALLOON),
+    'x86-64, KUnit': ('x86_64', '', f'{X86} KUNIT=y PAGE_REPORTING_KUNIT_TEST=y '
+                      'VIRTIO_BALLOON_KUNIT_TEST=y',
+                      MM + BALLOON + ['drivers/virtio/virtio_balloon_kunit.o']),
     'x86-64, Hyper-V': ('x86_64', '', f'{X86} HYPERVISOR_GUEST=y PARAVIRT=y ACPI=y X86_LOCAL_APIC=y '
                         'HYPERV=y HYPERV_BALLOON=y', MM + ['drivers/hv/hv_balloon.o']),
     'SYSCTL=n': ('x86_64', '', X86.replace('SYSCTL=y', 'EXPERT=y SYSCTL=n'),
@@ -85,17 +87,18 @@ def compile_shape(name):
 
 
 def sparse():
-    """Endianness, contexts and address spaces of both files that we change."""
-    name = 'x86-64, the driver a module'
+    """Endianness, contexts and address spaces of the files that we change or bring."""
+    name = 'x86-64, KUnit'
     arch, prefix, _, _ = SHAPES[name]
     configure(name)
     make(name, arch, prefix, 'prepare')
     done, _ = make(name, arch, prefix, 'C=2', 'CF=-D__CHECK_ENDIAN__',
-                   'mm/page_reporting.o', 'drivers/virtio/virtio_balloon.o')
+                   'mm/page_reporting.o', 'drivers/virtio/virtio_balloon.o',
+                   'drivers/virtio/virtio_balloon_kunit.o')
     assert done.returncode == 0, done.stdout[-3000:]
     # Headers have remarks of their own, which stock has, too.
     ours = [line for line in done.stdout.splitlines()
-            if re.search(r'(mm/page_reporting|virtio/virtio_balloon)\.c:\d+:\d+: (warning|error)', line)]
+            if re.search(r'(page_reporting|virtio_balloon(_kunit)?)\.c:\d+:\d+: (warning|error)', line)]
     assert not ours, '\n'.join(ours)
 
 

@@ -9,6 +9,7 @@
 #include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/page_reporting.h>
+#include <linux/spinlock.h>
 #include <linux/unaligned.h>
 #include <linux/virtio.h>
 #include <linux/virtio_balloon.h>
@@ -60,27 +61,31 @@ static void balloon_test_get(struct virtio_device *vdev, unsigned int offset,
 			     void *buf, unsigned int len)
 {
 	struct balloon_test *t = to_test(vdev);
+	unsigned long flags;
 
-	guard(spinlock_irqsave)(&t->lock);
+	spin_lock_irqsave(&t->lock, flags);
 	if (offset + len > TEST_REQUESTED)
 		t->reads++;
 	if (t->torn && offset == TEST_REQUESTED)
 		t->config[TEST_REQUESTED]++;
 	memcpy(buf, t->config + offset, len);
+	spin_unlock_irqrestore(&t->lock, flags);
 }
 
 static void balloon_test_set(struct virtio_device *vdev, unsigned int offset,
 			     const void *buf, unsigned int len)
 {
 	struct balloon_test *t = to_test(vdev);
+	unsigned long flags;
 
-	guard(spinlock_irqsave)(&t->lock);
+	spin_lock_irqsave(&t->lock, flags);
 	memcpy(t->config + offset, buf, len);
 	if (offset + len > TEST_REQUESTED)
 		t->writes++;
 	if (offset == TEST_APPLIED &&
 	    get_unaligned_le32(t->config + TEST_APPLIED) == TEST_NONE)
 		t->writes_none++;
+	spin_unlock_irqrestore(&t->lock, flags);
 }
 
 static u8 balloon_test_get_status(struct virtio_device *vdev)
@@ -215,17 +220,26 @@ static void balloon_test_unplug(struct balloon_test *t)
 
 static u32 balloon_test_applied(struct balloon_test *t)
 {
-	guard(spinlock_irqsave)(&t->lock);
-	return get_unaligned_le32(t->config + TEST_APPLIED);
+	unsigned long flags;
+	u32 applied;
+
+	spin_lock_irqsave(&t->lock, flags);
+	applied = get_unaligned_le32(t->config + TEST_APPLIED);
+	spin_unlock_irqrestore(&t->lock, flags);
+
+	return applied;
 }
 
 /* Ask as a host does; what is in force is unknown until the answer */
 static void balloon_test_ask(struct balloon_test *t, u32 delay)
 {
-	scoped_guard(spinlock_irqsave, &t->lock) {
-		put_unaligned_le32(delay, t->config + TEST_REQUESTED);
-		put_unaligned_le32(TEST_NONE, t->config + TEST_APPLIED);
-	}
+	unsigned long flags;
+
+	spin_lock_irqsave(&t->lock, flags);
+	put_unaligned_le32(delay, t->config + TEST_REQUESTED);
+	put_unaligned_le32(TEST_NONE, t->config + TEST_APPLIED);
+	spin_unlock_irqrestore(&t->lock, flags);
+
 	virtio_config_changed(&t->vdev);
 }
 
