@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Does a report cost QEMU more than it did? Discards a second, stock and patched.
 
-usage: device_cost.py [--smoke]    make bench-device-cost builds both sides first
+usage: device_cost.py [--smoke] [--rounds N] [--reports N]    make bench-device-cost builds both sides first
 
 A driver that this program plays, over the qtest protocol, reports blocks of
 4 KiB that were never touched, so that the device's own work is what counts.
@@ -10,18 +10,14 @@ Both QEMUs run in turn, ROUNDS times; the ratio is ours to stock's of each pair.
 SPDX-License-Identifier: GPL-2.0-or-later
 """
 import base64
-import csv
-import datetime
-import os
 import socket
-import statistics
 import struct
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from record import ROOT, Bench, ratios, spread, turns
+
 SIDES = {'stock': (ROOT / 'build/qemu-stock/qemu-system-x86_64', ''),
          'off': (ROOT / 'build/qemu/qemu-system-x86_64', ''),
          'on': (ROOT / 'build/qemu/qemu-system-x86_64', ',report-delay=on')}
@@ -104,36 +100,25 @@ class Driver:
 
 
 def main():
-    smoke = '--smoke' in sys.argv
-    rounds, reports = (2, 20) if smoke else (30, 1000)
-    sides = {name: side for name, side in SIDES.items() if not smoke or name != 'stock'}
+    bench = Bench('device-cost', __doc__, rounds=(30, 2), reports=(1000, 20))
+    sides = {name: side for name, side in SIDES.items() if not bench.smoke or name != 'stock'}
     for qemu, _ in sides.values():
         if not qemu.exists():
             sys.exit(f'device_cost.py: {qemu} is not built: run `make bench-device-cost`')
     drivers = {name: Driver(*side) for name, side in sides.items()}
-    rows = []
-    for number in range(rounds):
-        # The order turns, so that no side is always the first.
-        names = list(drivers)[number % len(drivers):] + list(drivers)[:number % len(drivers)]
-        rates = {name: drivers[name].rate(reports) for name in names}
-        rows.append({'round': number, **{name: round(rates[name]) for name in sides}})
+    for number in range(bench.rounds):
+        for name in turns(drivers, number):
+            bench.add(accelerator='qtest', round=number, side=name,
+                      discards_rate=round(drivers[name].rate(bench.reports)))
     for driver in drivers.values():
         driver.close()
 
     base = next(iter(sides))
     for name in list(sides)[1:]:
-        ratios = sorted(row[name] / row[base] for row in rows)
-        print(f'device_cost: {name} / {base}: median {statistics.median(ratios):.3f}, '
-              f'quartiles {ratios[len(ratios) // 4]:.3f} to {ratios[-1 - len(ratios) // 4]:.3f}, '
-              f'{rounds} rounds of {reports * BLOCKS} discards; {os.cpu_count()} CPUs, qtest')
-    if not smoke:
-        path = ROOT / f'bench/results/{datetime.date.today()}-device-cost.csv'
-        path.parent.mkdir(exist_ok=True)
-        with open(path, 'w', newline='', encoding='ascii') as file:
-            writer = csv.DictWriter(file, rows[0].keys())
-            writer.writeheader()
-            writer.writerows(rows)
-        print(f'device_cost: {path.relative_to(ROOT)}')
+        middle, low, high = spread(ratios(bench.rows, 'discards_rate', name, base))
+        bench.say(f'{name} / {base}: median {middle:.3f}, {low:.3f} to {high:.3f}, '
+                  f'{bench.rounds} rounds of {bench.reports * BLOCKS} discards')
+    bench.save()
 
 
 if __name__ == '__main__':

@@ -1,29 +1,22 @@
 #!/usr/bin/python3
 """How long does a new delay take inside the guest? By the guest's own trace clock.
 
-usage: guest_latency.py [ROUNDS]    make bench-guest-latency builds the kernel first
+usage: guest_latency.py [--smoke] [--rounds N]    make bench-guest-latency builds the kernel first
 
 Two times, of a guest that holds freed memory at a delay of 60 s and is asked
 for 0: from the config interrupt (virtballoon_changed) to the written answer
 (report_delay_func returns), and from the changed delay
 (page_reporting_request_delay) to the first report
 (virtballoon_free_page_report). Idle, and with a process that takes and frees
-memory; in turn, ROUNDS times (default 200; less is not recorded).
+memory; in turn.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
-import csv
-import datetime
 import re
-import statistics
-import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / 'tests/guest'))
-from guest import Guest  # pylint: disable=wrong-import-position
+from record import Bench, median, p99
+from guest import Guest
 
-ROUNDS = 200
 HELD_MIB = 128
 TRACING = '/sys/kernel/tracing'
 PROBES = {'changed': 'p:{} virtballoon_changed', 'asked': 'p:{} page_reporting_request_delay',
@@ -60,31 +53,22 @@ def once(guest):
 
 
 def main():
-    rounds = int(sys.argv[1]) if sys.argv[1:] else ROUNDS
-    rows = []
+    bench = Bench('guest-latency', __doc__, rounds=(200, 3))
     with Guest(series='6.12-trace', memory_mib=1024) as guest:
         prepare(guest)
-        for number in range(rounds):
+        for number in range(bench.rounds):
             for load in ('idle', 'busy'):
                 if load == 'busy':
                     guest.run('churn 64 20 >/dev/null & echo $! >/tmp/churn')
-                rows.append({'round': number, 'load': load, **once(guest)})
+                bench.add(guest, round=number, load=load, **once(guest))
                 if load == 'busy':
                     guest.run('kill $(cat /tmp/churn)')
-        accel = guest.accel
     for load in ('idle', 'busy'):
         for what in ('interrupt_to_applied_us', 'changed_to_first_report_us'):
-            values = sorted(row[what] for row in rows if row['load'] == load)
-            print(f'guest_latency: {load}, {what.removesuffix("_us").replace("_", " ")}: '
-                  f'median {statistics.median(values):.0f} us, '
-                  f'p99 {values[(len(values) - 1) * 99 // 100]:.0f} us, {len(values)} times, {accel}')
-    path = ROOT / f'bench/results/{datetime.date.today()}-guest-latency.csv'
-    if rounds >= ROUNDS:
-        with open(path, 'w', newline='', encoding='ascii') as file:
-            writer = csv.DictWriter(file, rows[0].keys())
-            writer.writeheader()
-            writer.writerows(rows)
-        print(f'guest_latency: {path.relative_to(ROOT)}')
+            values = [row[what] for row in bench.rows if row['load'] == load]
+            bench.say(f'{load}, {what.removesuffix("_us").replace("_", " ")}: median '
+                      f'{median(values):.0f} us, p99 {p99(values):.0f} us')
+    bench.save()
 
 
 if __name__ == '__main__':

@@ -107,6 +107,7 @@ class Guest:
                 raise FileNotFoundError(f'{needed} is not built: run `make qemu guest`')
         self.append = append
         self.accel = accelerator()
+        self.cpus = cpus
         self.count = 0   # commands since boot
         self.booted = 0  # lines of the control console before that
         self._check_memory(memory_mib)
