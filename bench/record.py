@@ -123,7 +123,7 @@ class Bench:
         parser.add_argument('--smoke', action='store_true',
                             help='tiny, and recorded nowhere: does it work at all?')
         for option, (full, tiny) in sizes.items():
-            parser.add_argument(f'--{option}', type=int, metavar='N',
+            parser.add_argument(f'--{option.replace("_", "-")}', type=int, metavar='N',
                                 help=f'{full}, with --smoke {tiny}')
         given = vars(parser.parse_args())
         self.name = name
