@@ -16,8 +16,8 @@ from guest import BUILD, wait_until
 
 BINARY = BUILD / 'steer/balloon-steer'
 FLOOR_MIB = 1000
-# In MiB: far above the floor, and below it but not so far that 0 is asked.
-CALM_MIB, SHORT_MIB = 100 * FLOOR_MIB, FLOOR_MIB * 9 // 10
+# In MiB: far above the floor; TIGHT; below the floor but not so far that 0 is asked.
+CALM_MIB, TIGHT_MIB, SHORT_MIB = 100 * FLOOR_MIB, FLOOR_MIB * 19 // 10, FLOOR_MIB * 9 // 10
 CONFIG = '''
 [daemon]
 qmp-folder = {folder}/qmp
@@ -30,13 +30,14 @@ floor-mib = {floor}
 hold-ms = {hold_ms}
 hold-max-ms = {hold_ms}
 jitter-ms = 0
+{more}
 '''
 
 
 class Steer:
-    """The daemon, from start() to stop()."""
+    """The daemon, from start() to stop(). more: lines for [policy]."""
 
-    def __init__(self, folder, pids=(), hold_ms=1000):
+    def __init__(self, folder, pids=(), hold_ms=1000, more=''):
         self.folder = Path(folder)
         self.process = None
         (self.folder / 'qmp').mkdir(exist_ok=True)
@@ -47,7 +48,8 @@ class Steer:
         for pid in pids:
             (proc / str(pid)).symlink_to(f'/proc/{pid}')
         (self.folder / 'steer.conf').write_text(
-            CONFIG.format(folder=self.folder, floor=FLOOR_MIB, hold_ms=hold_ms))
+            CONFIG.format(folder=self.folder, floor=FLOOR_MIB, hold_ms=hold_ms,
+                          more=more))
         self.calm()
 
     def _available(self, mib):
@@ -59,6 +61,10 @@ class Steer:
 
     def calm(self):
         self._available(CALM_MIB)
+
+    def tight(self):
+        """Where memory that runs out is before it is short; ticks are short there."""
+        self._available(TIGHT_MIB)
 
     def short(self):
         self._available(SHORT_MIB)

@@ -12,7 +12,7 @@ from record import ROOT, check
 import tap
 
 HERE = Path(__file__).resolve().parent
-BENCHES = ('device_cost', 'reclaim', 'churn', 'latency', 'overhead')
+BENCHES = ('device_cost', 'reclaim', 'churn', 'latency', 'overhead', 'memhog', 'scale', 'nogain')
 
 
 def smoke(name, folder):

@@ -254,7 +254,7 @@ int main(int argc, char **argv)
     cross(&b, rounds);
     fflush(stdout);
     g_usleep(2 * G_USEC_PER_SEC);
-    printf("urgent_cpu_percent,%.2f\n", share(&b, MAX(idle_s / 2, 10)));
+    printf("urgent_cpu_percent,%.2f\n", share(&b, MAX(idle_s / 2, 1)));
     printf("rss_mib,%.1f\n", rss_mib(&b));
     kill(b.daemon, SIGTERM);
     waitpid(b.daemon, &status, 0);
