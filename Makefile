@@ -9,8 +9,12 @@
 MAKEFLAGS += --no-print-directory
 SECONDS ?= 600
 .PHONY: install uninstall libvirt setup-libvirt help setup fetch qemu guest programs demo check \
-	check-thorough qtest kunit guest-deb docs lint stock-facts mutate fuzz bench-device-cost \
-	bench-guest-latency clean steer steer-tests deb fuzz-steer bench-steer-scale
+	check-thorough qtest kunit guest-deb docs lint stock-facts mutate fuzz bench bench-page \
+	bench-kernels bench-reclaim bench-churn bench-overhead bench-memhog bench-latency bench-scale \
+	bench-nogain bench-device-cost bench-guest-latency clean steer steer-tests deb fuzz-steer \
+	bench-steer-scale
+# In the order they run in; each is bench/NAME.py.
+BENCHES = reclaim churn overhead memhog latency guest_latency scale nogain device_cost
 
 help:
 	@echo 'virtio-balloon report delay: the host chooses how soon guests hand memory back'
@@ -93,6 +97,34 @@ mutate: qemu ## take each hunk of the QEMU patches away: does a test notice?
 fuzz: setup ## SECONDS=N: QEMU's fuzzer on the balloon, with ASan and UBSan
 	@scripts/fuzz $(SECONDS)
 
+bench: bench-kernels steer ## all of the below and docs/benchmarks.rst of it (40 minutes, 14 GiB free)
+	@failed=; for name in $(BENCHES); do bench/$$name.py || failed="$$failed $$name"; done; \
+		bench/page.py; [ -z "$$failed" ] || { echo "bench: failed:$$failed" >&2; exit 1; }
+
+bench-page: ## docs/benchmarks.rst of the CSVs that are in bench/results
+	@bench/page.py
+
+bench-reclaim: bench-kernels ## how soon 10 GiB are back, stock and ours (14 GiB free)
+	@bench/reclaim.py
+
+bench-churn: qemu guest steer ## fixed delays and balloon-steer under a guest that churns
+	@bench/churn.py
+
+bench-overhead: bench-kernels ## page faults by the instruction, stock and patched
+	@bench/overhead.py
+
+bench-memhog: bench-kernels ## fill and exit again and again, NUMA too
+	@bench/memhog.py
+
+bench-latency: qemu guest setup-libvirt ## from command to answer and report, QMP and libvirt
+	@bench/latency.py
+
+bench-scale: qemu guest steer ## balloon-steer over 1 to 1000 QEMUs, real and played
+	@bench/scale.py
+
+bench-nogain: qemu guest ## where the delay does not matter
+	@bench/nogain.py
+
 bench-device-cost: qemu ## discards a second, stock and ours
 	@scripts/build qemu-stock
 	@bench/device_cost.py
@@ -101,12 +133,20 @@ bench-guest-latency: qemu guest ## from interrupt to answer and to report, by th
 	@scripts/build kernel 6.12 trace
 	@bench/guest_latency.py
 
+bench-kernels: qemu guest setup-libvirt
+	@scripts/build qemu-stock
+	@scripts/build kernel 6.12 trace
+	@scripts/build kernel 6.12 numa
+	@scripts/build kernel-stock 6.12
+	@scripts/build kernel-stock 7.3
+
 stock-facts: qemu ## record what a balloon of unpatched QEMU looks like
 	@scripts/build qemu-stock
 	@tests/qemu/facts.py --record build/qemu-stock/qemu-system-x86_64
 
 steer: setup ## build balloon-steer: build/steer/balloon-steer
 	@scripts/build programs
+	@ninja -C build --quiet steer/bench-scale
 
 steer-tests: setup
 	@scripts/build steer

@@ -1,17 +1,20 @@
 #!/usr/bin/python3
 """A process that fills the guest and ends, again and again: what has the host after each?
 
-usage: memhog.py [--smoke] [--rounds N] [--mib N]    make bench-memhog builds the kernels
+usage: memhog.py [--smoke] [--rounds N] [--mib N] [--vcpus N]    make bench-memhog
 
 One guest a side, the others stopped meanwhile; MIB of MIB + 512 are filled. The
 memory of the QEMU process and what the host has available are read right after the
 process's end, and 1, 3 and 6 s later. Sides: a stock kernel, ours at fixed delays,
 ours relaxed (60 s) and asked for 0 at the end of each process, and ours with two
-NUMA nodes, fixed at 250 ms.
+NUMA nodes, fixed at 250 ms. REPORT_DELAY_QEMU_OPTIONS='-device vfio-pci,...' adds a
+side with an assigned device, which nothing should come back from.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
 import collections
+import os
+import shlex
 import time
 
 from record import Bench, median, turns, where
@@ -22,6 +25,8 @@ Side = collections.namedtuple('Side', 'name series delay_ms asked')
 SIDES = (Side('stock', '6.12-stock', None, False), Side('fixed-2000', '6.12', 2000, False),
          Side('fixed-250', '6.12', 250, False), Side('fixed-0', '6.12', 0, False),
          Side('steered', '6.12', 60000, True), Side('two-nodes', '6.12-numa', 250, False))
+ASSIGNED = Side('assigned', '6.12', 250, False)
+ASSIGN = shlex.split(os.environ.get('REPORT_DELAY_QEMU_OPTIONS', ''))
 SMOKE_SIDES = ('fixed-250', 'steered')
 # Seconds after the end of the process.
 LOOKS_S = (0, 1, 3, 6)
@@ -29,21 +34,23 @@ LOOKS_S = (0, 1, 3, 6)
 REST_MIB = 512
 
 
-def nodes(mib):
-    """QEMU's options for two nodes, a vCPU on each."""
+def nodes(mib, vcpus):
+    """QEMU's options for two nodes with half of the vCPUs each."""
     half = (mib + REST_MIB) // 2
-    options = ['-smp', '2,sockets=2']
+    options = ['-smp', f'{vcpus},sockets=2']
     for node in (0, 1):
+        first, last = node * vcpus // 2, (node + 1) * vcpus // 2 - 1
         options += ['-object', f'memory-backend-ram,id=node{node},size={half}M',
-                    '-numa', f'node,nodeid={node},memdev=node{node},cpus={node}']
+                    '-numa', f'node,nodeid={node},memdev=node{node},cpus={first}-{last}']
     return options
 
 
 def boot(bench, side):
-    guest = Guest(series=side.series, memory_mib=bench.mib + REST_MIB,
-                  device=DEVICE if side.delay_ms is not None
-                  else DEVICE.removesuffix(',report-delay=on'),
-                  options=nodes(bench.mib) if side.name == 'two-nodes' else ())
+    """The side's guest, at its delay."""
+    options = {'two-nodes': nodes(bench.mib, bench.vcpus), 'assigned': ASSIGN}.get(side.name, [])
+    device = DEVICE if side.delay_ms is not None else DEVICE.removesuffix(',report-delay=on')
+    guest = Guest(series=side.series, memory_mib=bench.mib + REST_MIB, cpus=bench.vcpus,
+                  device=device, options=options)
     if side.name == 'two-nodes':
         online = guest.read('/sys/devices/system/node/online')
         assert online == '0-1', f'the guest has the nodes {online}'
@@ -97,10 +104,10 @@ plot {lines}
 
 
 def main():
-    bench = Bench('memhog', __doc__, rounds=(3, 1), mib=(3072, 256))
+    bench = Bench('memhog', __doc__, rounds=(3, 1), mib=(3072, 256), vcpus=(2, 2))
     guests = {}
     try:
-        for side in SIDES:
+        for side in (*SIDES, ASSIGNED) if ASSIGN else SIDES:
             if not bench.smoke or side.name in SMOKE_SIDES:
                 guests[side] = boot(bench, side)
                 guests[side].qmp.command('stop')

@@ -1,23 +1,26 @@
 #!/usr/bin/python3
 """What does the feature cost a guest that does not use it? Page faults, stock and patched.
 
-usage: overhead.py [--smoke] [--rounds N] [--ms N] [--times N]    make bench-overhead
+usage: overhead.py [--smoke] [--rounds N] [--ms N] [--times N] [--vcpus N]    make bench-overhead
 
 The program `faults` (page_fault1 and page_fault2 of will-it-scale, in its own
 words) on four sides: a stock kernel, a patched one with the feature not offered,
 offered and left alone, and changed ten times a second; free page reporting is
 on in all of them. Instructions are counted: with one vCPU under -icount shift=0
 the guest's clock goes on by a nanosecond with each. Faults a second of wall time
-besides, on one and two vCPUs. In turn, one guest running at a time.
+besides, on one vCPU and on N. In turn, one guest running at a time. The code of
+mm/page_alloc.o is compared, stock's and ours.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
 import contextlib
+import difflib
 import re
 import threading
 
 from record import Bench, ratios, spread, turns, where
-from guest import DEVICE, Guest
+from guest import BUILD, DEVICE, Guest
+from test_off import code
 
 OFFERED = DEVICE
 NOT_OFFERED = DEVICE.removesuffix(',report-delay=on')
@@ -72,9 +75,9 @@ class Kind:
         self.guests = {}
         try:
             for side, (kernel, device, _) in SIDES.items():
-                if bench.smoke and side not in SMOKE_SIDES:
-                    continue
                 if bench.smoke:
+                    if side not in SMOKE_SIDES:
+                        continue
                     kernel = kernel.removesuffix('-stock')
                 self.guests[side] = Guest(series=kernel, memory_mib=GUEST_MIB, cpus=vcpus,
                                           device=device, monitors=2,
@@ -90,7 +93,8 @@ class Kind:
 
     def round(self, number):
         """Every workload on every side, one after the other."""
-        for workload in COUNTED if self.counted else TIMED[::5 if self.bench.smoke else 1]:
+        workloads = COUNTED if self.counted else TIMED
+        for workload in workloads[::5] if self.bench.smoke else workloads:
             for side in turns(self.guests, number):
                 guest = self.guests[side]
                 guest.qmp.command('cont')
@@ -119,6 +123,20 @@ def sides(rows):
     return [side for side in SIDES if side != 'stock' and any(r['side'] == side for r in rows)]
 
 
+def hot_path(bench):
+    """page_reporting_notify_free() is inlined into mm/page_alloc.o: lines that differ."""
+    for series in ('6.12', '7.3'):
+        if (BUILD / f'guest/{series}.absent').exists():
+            continue
+        ours = code(f'linux-{series}', series, 'mm/page_alloc.o')
+        stock = code(f'linux-{series}-stock', f'{series}-stock', 'mm/page_alloc.o')
+        assert any('__page_reporting_notify' in line for line in ours), 'the object has no hot path'
+        different = sum(tag != 'equal' and max(b - a, d - c) for tag, a, b, c, d in
+                        difflib.SequenceMatcher(None, stock, ours, False).get_opcodes())
+        bench.add(table='hotpath', kernel=series, series=series, accelerator='disassembly',
+                  lines_count=len(stock), different_count=different)
+
+
 def summary(bench):
     """The ratio to stock of each, printed."""
     for measure, field in (('instructions', 'instructions_rate'), ('wall', 'faults_rate')):
@@ -136,21 +154,22 @@ def plot(bench):
     """Instructions a fault, each side to stock, with the range over the rounds."""
     rows = [row for row in bench.rows if row['measure'] == 'instructions']
     data = {}
+    workloads = list(dict.fromkeys(row['workload'] for row in rows))
     for at, side in enumerate(sides(rows)):
         data[side] = []
-        for number, workload in enumerate(COUNTED):
+        for number, workload in enumerate(workloads):
             middle, low, high = spread(ratios(
                 [row for row in rows if row['workload'] == workload], 'instructions_rate', side,
                 'stock'))
             data[side].append((number + (at - 1) * 0.2, *(100 * (value - 1)
                                                          for value in (middle, low, high))))
-    tics = ', '.join(f'"{workload}" {number}' for number, workload in enumerate(COUNTED))
+    tics = ', '.join(f'"{workload}" {number}' for number, workload in enumerate(workloads))
     lines = ', \\\n'.join(f'${side} using 1:2:3:4 with yerrorbars pt 7 lw 2 title "{side}"'
                           for side in data)
     bench.plot('instructions', f'''
 set title "Guest instructions of a page fault, patched kernel against stock\\n{where(rows)}, icount"
 set ylabel "more than stock, percent (median, range)"
-set xrange [-0.5:{len(COUNTED) - 0.5}]
+set xrange [-0.5:{len(workloads) - 0.5}]
 set xtics ({tics})
 set key top right
 plot 0 with lines dt 2 lc rgb "#888888" notitle, 0.1 with lines dt 3 lc rgb "#cc0000" title "0.1 %", \\
@@ -159,14 +178,17 @@ plot 0 with lines dt 2 lc rgb "#888888" notitle, 0.1 with lines dt 3 lc rgb "#cc
 
 
 def main():
-    bench = Bench('overhead', __doc__, rounds=(5, 1), ms=(600, 50), times=(30, 1))
-    for vcpus, counted in ((1, True), (1, False), (2, False))[::2 if bench.smoke else 1]:
+    bench = Bench('overhead', __doc__, rounds=(5, 1), ms=(600, 50), times=(30, 1), vcpus=(2, 2))
+    kinds = ((1, True), (1, False), (bench.vcpus, False))
+    for vcpus, counted in kinds[::2] if bench.smoke else kinds:
         kind = Kind(bench, vcpus, counted)
         try:
             for number in range(bench.rounds):
                 kind.round(number)
         finally:
             kind.close()
+    if not bench.smoke:
+        hot_path(bench)
     summary(bench)
     bench.save()
     plot(bench)

@@ -32,9 +32,33 @@ def smoke(name, folder):
     return test
 
 
+def page(*options):
+    return subprocess.run([sys.executable, HERE / 'page.py', *options], text=True, cwd=ROOT,
+                          capture_output=True, check=False)
+
+
+def test_page_is_made():
+    """The committed page is what the committed CSVs give."""
+    done = page('--check')
+    assert done.returncode == 0, done.stderr
+
+
+def page_of(folder):
+    """Of the smoke runs' CSVs, nothing is left out but what has no smoke run here."""
+    def test():
+        done = page('--results', folder, '--output', f'{folder}/page.rst')
+        assert done.returncode == 0, done.stderr
+        absent = [line for line in done.stdout.splitlines() if 'not measured' in line]
+        assert absent == ['page: not measured: guest-latency'], absent
+        assert 'page: met' in done.stdout or 'page: missed' in done.stdout, done.stdout
+    return test
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix='bench-smoke-') as folder:
-        tap.run([(f'{name} runs', smoke(name, folder)) for name in BENCHES])
+        tap.run([('docs/benchmarks.rst is made of bench/results', test_page_is_made)] +
+                [(f'{name} runs', smoke(name, folder)) for name in BENCHES] +
+                [('a page is made of what they wrote', page_of(folder))])
 
 
 if __name__ == '__main__':
