@@ -176,7 +176,8 @@ def plot(bench):
     data = {}
     for side in ('QEMU', 'fake'):
         data[side] = [(row['guests_count'], row['first_to_last_ms'], row['urgent_cpu_percent'])
-                      for row in bench.rows if row['side'] == side and (bench.smoke or not row['hostile_count'])]
+                      for row in bench.rows if row['side'] == side
+                      and (bench.smoke or not row['hostile_count'])]
     bench.plot('guests', f'''
 set title "balloon-steer and the number of guests\\n{where(bench.rows)}"
 set xlabel "guests"
