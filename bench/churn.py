@@ -51,6 +51,10 @@ class Pair:
                     self.guests[reports].append(Guest(
                         memory_mib=GUEST_MIB, cpus=1, options=options,
                         device=DEVICE if reports else 'virtio-balloon-pci,id=balloon0'))
+            for guest in self.guests[True] + self.guests[False]:
+                # All of it was the host's once: the first touch is no side's cost.
+                guest.hold(GUEST_MIB * 3 // 4)
+                guest.let_go()
             for guest in self.guests[True]:
                 guest.settle()
                 guest.withdraw()
@@ -94,11 +98,12 @@ class Pair:
 
 def churn(guests, mib, seconds):
     """What each guest's program says, {field: number}."""
+    command = f'churn {mib} {PERIOD_MS} >/tmp/churn & sleep {{}}; kill $!; wait; cat /tmp/churn'
     # Not counted: the first cycles take what the side before has left.
-    command = (f'(churn {mib} {PERIOD_MS} >/dev/null & sleep 1; kill $!; wait); '
-               f'churn {mib} {PERIOD_MS} >/tmp/churn & sleep {seconds}; kill $!; wait; cat /tmp/churn')
+    for guest, number in [(guest, guest.start(command.format(1))) for guest in guests]:
+        guest.finish(number)
     before = [usage(guest.process.pid) for guest in guests]
-    numbers = [guest.start(command) for guest in guests]
+    numbers = [guest.start(command.format(seconds)) for guest in guests]
     seen = []
     for guest, number, used in zip(guests, numbers, before):
         text = guest.finish(number, seconds + 120)[1]
@@ -175,7 +180,7 @@ def plot(bench):
     line = sorted((seconds, lost(bench.rows, side), f'"{side.removeprefix("fixed-")} ms"')
                   for side, seconds in took.items() if side != CALM)
     bench.plot('trade', f'''
-set title "Memory back soon, and what that costs a guest that uses memory again and again\\n{where(bench.rows)}"
+set title "Memory back soon, and what that costs a guest that churns\\n{where(bench.rows)}"
 set xlabel "seconds to 97 % of {bench.back} MiB back on the host"
 set ylabel "cycles lost to reporting, percent"
 set logscale x

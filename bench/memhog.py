@@ -92,7 +92,7 @@ def plot(bench):
     lines = ', \\\n'.join(f'$s{at} with linespoints lw 2 title "{name}"'
                           for at, name in enumerate(names))
     bench.plot('held', f'''
-set title "{bench.mib} MiB filled and freed again and again: what QEMU holds {LOOKS_S[-1]} s later\\n{where(rows)}"
+set title "{bench.mib} MiB filled and freed: what QEMU holds {LOOKS_S[-1]} s later\\n{where(rows)}"
 set xlabel "cycle"
 set ylabel "MiB"
 set xtics 1
