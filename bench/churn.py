@@ -186,7 +186,8 @@ set ylabel "cycles lost to reporting, percent"
 set logscale x
 set xrange [0.005:100]
 set key top right
-plot $fixed using 1:2 with linespoints pt 7 lw 2 title "fixed delays", \\
+plot 0 with lines dt 2 lc rgb "#888888" title "reporting off: never", \\
+     $fixed using 1:2 with linespoints pt 7 lw 2 title "fixed delays", \\
      $fixed using 1:2:3 with labels offset 0,1 notitle, \\
      $steer using 1:2 with points pt 9 ps 2 lc rgb "#cc0000" title "balloon-steer: calm cost, time when short"
 ''', {'fixed': line, 'steer': [(took[CALM], lost(bench.rows, CALM))]})

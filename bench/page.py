@@ -76,7 +76,7 @@ def table(head, rows):
     lines = ['.. list-table::', '   :header-rows: 1', '']
     for row in [head, *rows]:
         for at, cell in enumerate(row):
-            lines.append(f'   {" " if at else "*"} - {cell}')
+            lines.append(f'   {" " if at else "*"} - {cell}'.rstrip())
     return lines + ['']
 
 

@@ -39,6 +39,8 @@ SMOKE_MS = 50
 SMOKE_PART = 0.7
 # A pass takes a sixteenth: at 2 s, 97 % take 25 s and more.
 BACK_SECONDS = 180
+# Of the picture; on the left, the limit needs room.
+EDGES_S = (0.002, 60)
 
 
 def sides(bench):
@@ -145,9 +147,13 @@ def plot(bench):
     """The curves, on a logarithm of time: they are a factor of 500 apart."""
     rows = bench.tables['curve']
     names = list(dict.fromkeys(row['side'] for row in rows))
-    data = {f'c{n}': [(max(row['at_s'], 1e-3), row['host_mib']) for row in rows
-                      if row['side'] == name and row['at_s'] > 0]
-            for n, name in enumerate(names)}
+    data = {}
+    for n, name in enumerate(names):
+        points = [(row['at_s'], row['host_mib']) for row in rows if row['side'] == name]
+        # From edge to edge: what was held at the start, what was left at the end.
+        held = [mib for at, mib in points if at <= EDGES_S[0]] or [points[0][1]]
+        data[f'c{n}'] = [(EDGES_S[0], held[-1]), *(p for p in points if p[0] > EDGES_S[0]),
+                         (EDGES_S[1], points[-1][1])]
     limit = median(row['most_s'] for row in bench.rows if row['side'] == 'limit-discard')
     lines = ', \\\n'.join(
         f'$c{n} using 1:2 with lines lw 2 {"dt 2 " * name.startswith("stock")}title "{name}"'
@@ -157,7 +163,7 @@ set title "{bench.mib} MiB of a process that ended: memory of the QEMU process\\
 set xlabel "seconds from the end of the process (stock), from the host's command (ours)"
 set ylabel "MiB"
 set logscale x
-set xrange [0.001:60]
+set xrange [{EDGES_S[0]}:{EDGES_S[1]}]
 set yrange [0:*]
 set key outside right
 set arrow from {limit}, graph 0 to {limit}, graph 1 nohead dt 3 lw 2

@@ -96,7 +96,12 @@ def write(path, rows):
 
 
 def where(rows):
-    """Accelerator, kernels and CPUs of rows, for a title or a caption."""
+    """Accelerator, kernels and CPUs of rows, for a title or a caption.
+
+    What was measured on the host alone is named only where nothing else was.
+    """
+    rows = [row for row in rows if row['accelerator'] != 'host'] or rows
+
     def all_of(field):
         return ', '.join(dict.fromkeys(row[field] for row in rows if row[field] != 'none'))
     kernels = all_of('kernel')
