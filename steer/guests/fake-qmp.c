@@ -18,6 +18,7 @@
 
 #define NONE UINT32_MAX
 #define INPUT_MAX 4096
+#define BURST_US (300 * 1000)
 #define LATE_US (300 * 1000)
 
 static const char greeting[] =
@@ -37,7 +38,8 @@ typedef struct FakeServer {
     size_t input_length;
     bool shaken;
     int64_t greet_us;
-    bool streams; /* OVERSIZED and FLOOD have begun */
+    bool streams; /* OVERSIZED, FLOOD and BURST have begun */
+    int64_t burst_end_us;
 } FakeServer;
 
 struct FakeHost {
@@ -227,6 +229,12 @@ static bool be_hostile(FakeServer *s, const char *line, uint64_t id)
     case FAKE_FLOOD:
         s->streams = true;
         return s->guest.script == FAKE_OVERSIZED;
+    case FAKE_BURST:
+        if (!s->burst_end_us) {
+            s->streams = true;
+            s->burst_end_us = g_get_monotonic_time() + BURST_US;
+        }
+        return false;
     case FAKE_DEEP:
         deep = g_malloc(4001);
         memset(deep, '[', 2000);
@@ -364,6 +372,7 @@ static void do_time(FakeServer *s, int64_t now_us)
         for (int i = 0; i < 50; i++) {
             say(s, event);
         }
+        s->streams = !s->burst_end_us || now_us < s->burst_end_us;
     }
 }
 
@@ -575,6 +584,7 @@ const char *fake_script_name(FakeScript script)
         [FAKE_WRONG_ID] = "wrong-id",
         [FAKE_NO_ID] = "no-id",
         [FAKE_FLOOD] = "flood",
+        [FAKE_BURST] = "burst",
         [FAKE_LIES] = "lies",
     };
 

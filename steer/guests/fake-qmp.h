@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <glib.h>
 
-/* How a server behaves.  But for GOOD, OLD and REFUSES, it is hostile. */
+/* How a server behaves.  But for GOOD, OLD, REFUSES and BURST, it is hostile. */
 typedef enum FakeScript {
     FAKE_GOOD,
     FAKE_OLD,     /* a QEMU without our commands */
@@ -33,6 +33,7 @@ typedef enum FakeScript {
     FAKE_WRONG_ID,     /* an id that was not given */
     FAKE_NO_ID,
     FAKE_FLOOD, /* events without an end */
+    FAKE_BURST, /* good, but for 300 ms of such a flood, once */
     FAKE_LIES,  /* replies of the wrong types and ranges */
     FAKE_SCRIPTS
 } FakeScript;

@@ -163,9 +163,10 @@ void qmp_client_connect(QmpClient *c, int folder_fd, int64_t now_us)
         return;
     }
     client_peer(c);
-    c->bytes = (QmpBudget){ QMP_BYTES_BURST, now_us };
+    c->bytes =
+        (QmpBudget){ c->flooded ? QMP_BYTES_BURST_AGAIN : QMP_BYTES_BURST, now_us };
     c->events = (QmpBudget){ QMP_EVENTS_BURST, now_us };
-    c->flood_told = false;
+    c->flood_us = 0;
     c->state = QMP_WAITING;
     c->deadline_us = now_us + QMP_GREETING_US;
     client_why(c, false, "no greeting yet: is another client connected?");
@@ -489,13 +490,26 @@ static void client_bytes(QmpClient *c, const char *bytes, gsize length, int64_t 
     g_byte_array_append(c->partial, (const guint8 *)bytes, length);
 }
 
-static void client_throttle(QmpClient *c)
+/* No credit for the time that it was up: that is what it floods with. */
+static void client_cut_off(QmpClient *c, int64_t now_us)
 {
+    c->flooded = true;
+    c->up_us = now_us;
+    c->retry_us = MAX(c->retry_us, QMP_FLOOD_RETRY_MIN_US);
+    client_violation(c, "floods us with more than 16 KiB a second: cut off", now_us);
+}
+
+static void client_throttle(QmpClient *c, int64_t now_us)
+{
+    if (c->flooded) {
+        client_cut_off(c, now_us);
+        return;
+    }
     c->throttled = true;
     epoll_ctl(c->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
-    if (!c->flood_told) {
-        c->flood_told = true;
-        client_trouble(c, "sends more than 64 KiB a second: read slowly");
+    if (!c->flood_us) {
+        c->flood_us = now_us;
+        client_trouble(c, "sends more than 16 KiB a second: read slowly");
     }
 }
 
@@ -518,7 +532,7 @@ static void client_read(QmpClient *c, int64_t now_us)
     budget_take(&c->bytes, got, QMP_BYTES_PER_S, QMP_BYTES_BURST, now_us);
     client_bytes(c, buffer, got, now_us);
     if (c->fd >= 0 && c->bytes.left <= 0) {
-        client_throttle(c);
+        client_throttle(c, now_us);
     }
 }
 
@@ -536,6 +550,25 @@ void qmp_client_ready(QmpClient *c, uint32_t events, int64_t now_us)
     }
 }
 
+/* It is over when more is earned than a tick, 1 s at most, can leave unread. */
+static void client_tick_flood(QmpClient *c, int64_t now_us)
+{
+    bool some = budget_take(&c->bytes, 0, QMP_BYTES_PER_S, QMP_BYTES_BURST, now_us);
+
+    if (c->flood_us && c->bytes.left > 2 * QMP_BYTES_PER_S) {
+        c->flood_us = 0;
+    }
+    if (c->flood_us && now_us - c->flood_us >= QMP_FLOOD_US) {
+        client_cut_off(c, now_us);
+    } else if (c->throttled && some) {
+        c->throttled = false;
+        client_poll(c, EPOLL_CTL_ADD);
+    } else if (c->flooded && c->state == QMP_READY &&
+               now_us - c->up_us >= QMP_RETRY_MAX_US) {
+        c->flooded = false;
+    }
+}
+
 void qmp_client_tick(QmpClient *c, int64_t now_us)
 {
     if ((c->state == QMP_WAITING || c->state == QMP_HANDSHAKE) &&
@@ -546,9 +579,7 @@ void qmp_client_tick(QmpClient *c, int64_t now_us)
                              : "no answer to the QMP handshake",
                          now_us);
     }
-    if (c->throttled &&
-        budget_take(&c->bytes, 0, QMP_BYTES_PER_S, QMP_BYTES_BURST, now_us)) {
-        c->throttled = false;
-        client_poll(c, EPOLL_CTL_ADD);
+    if (c->fd >= 0) {
+        client_tick_flood(c, now_us);
     }
 }

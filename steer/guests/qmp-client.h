@@ -20,10 +20,20 @@
  * What a guest may make us read: events are some 100 bytes each, and a QEMU
  * that works sends a few in a second.
  */
-#define QMP_BYTES_PER_S (64 * 1024)
+#define QMP_BYTES_PER_S (16 * 1024)
 #define QMP_BYTES_BURST (4 * QMP_LINE_MAX)
 #define QMP_EVENTS_PER_S 4
 #define QMP_EVENTS_BURST 20
+
+/*
+ * A burst beyond that is read slowly.  What goes on for so long is no burst,
+ * and QEMU keeps all that we do not read: the connection is closed.  Then a
+ * flood costs us one line and a bit for each attempt, and the attempts become
+ * rare, until a connection was quiet for QMP_RETRY_MAX_US.
+ */
+#define QMP_FLOOD_US (10 * G_USEC_PER_SEC)
+#define QMP_BYTES_BURST_AGAIN (QMP_LINE_MAX + QMP_BYTES_PER_S)
+#define QMP_FLOOD_RETRY_MIN_US (4 * G_USEC_PER_SEC)
 
 /* Before connecting again; doubled from the one to the other. */
 #define QMP_RETRY_MIN_US (G_USEC_PER_SEC / 8)
@@ -76,7 +86,8 @@ typedef struct QmpClient {
     GByteArray *partial;
     GString *unsent;
     bool throttled;
-    bool flood_told;
+    int64_t flood_us; /* since when it sends too much, or 0 */
+    bool flooded;     /* it was cut off for that, and has not been quiet since */
     QmpBudget bytes, events;
     bool balloon_sought;
     char *balloon; /* its QOM path, or NULL */
