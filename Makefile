@@ -165,9 +165,10 @@ fuzz-steer: setup ## SECONDS=N: fuzz what balloon-steer reads, with ASan and UBS
 		build/fuzz-steer/steer/fuzz/fuzz-$$target -max_total_time=$(SECONDS) \
 			-artifact_prefix=build/fuzz-steer/ build/fuzz-steer/corpus-$$target || exit 1; done
 
-bench-steer-scale: steer ## 1000 fake QEMUs, 100 of them hostile
+bench-steer-scale: steer ## CSV=FILE: 1000 fake QEMUs, none and 100 of them hostile
 	@ninja -C build --quiet steer/bench-scale
-	@build/steer/bench-scale build/steer/balloon-steer 1000 100 50 60
+	@for hostile in 0 100; do \
+		build/steer/bench-scale build/steer/balloon-steer 1000 $$hostile 50 60 $(CSV) || exit 1; done
 
 clean: ## remove build/; sources and ccache stay
 	rm -rf build
