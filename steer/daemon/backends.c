@@ -9,11 +9,34 @@
 
 #include "backends.h"
 
-const GuestBackendClass *backends_load(const char *name, GError **errp)
+/*
+ * Beside the program first, which may have been moved since it was built: from
+ * PREFIX/sbin/ to PREFIX/lib/.
+ */
+static char *module_path(const char *name)
 {
     const char *folder = g_getenv("BALLOON_STEER_MODULES");
-    g_autofree char *path =
-        g_strdup_printf("%s/backend-%s.so", folder ? folder : STEER_MODULE_FOLDER, name);
+    g_autofree char *file = g_strdup_printf("backend-%s.so", name);
+    g_autofree char *program = g_file_read_link("/proc/self/exe", NULL);
+    g_autofree char *sbin = NULL, *prefix = NULL, *path = NULL;
+
+    if (folder) {
+        return g_build_filename(folder, file, NULL);
+    }
+    if (program) {
+        sbin = g_path_get_dirname(program);
+        prefix = g_path_get_dirname(sbin);
+        path = g_build_filename(prefix, STEER_LIBDIR, "balloon-steer", file, NULL);
+        if (g_file_test(path, G_FILE_TEST_EXISTS)) {
+            return g_steal_pointer(&path);
+        }
+    }
+    return g_build_filename(STEER_MODULE_FOLDER, file, NULL);
+}
+
+const GuestBackendClass *backends_load(const char *name, GError **errp)
+{
+    g_autofree char *path = module_path(name);
     const GuestBackendClass *class = NULL;
     GModule *module;
 

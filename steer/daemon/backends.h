@@ -11,7 +11,8 @@
 
 /*
  * Never unloaded.  NULL: not installed, or built for another version.  Looked
- * for in $BALLOON_STEER_MODULES, if that is set, else where it is installed.
+ * for in $BALLOON_STEER_MODULES, if that is set, else where it is installed:
+ * below the prefix of the program that runs, or of its build.
  */
 const GuestBackendClass *backends_load(const char *name, GError **errp);
 

@@ -6,6 +6,7 @@ SPDX-License-Identifier: GPL-2.0-or-later
 """
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -56,10 +57,36 @@ def runs_there(destdir, prefix):
         guest.wait_applied(2000)
 
 
+def programs_of(unit):
+    """The paths that a unit starts and stops with."""
+    lines = [line.partition('=')[2].lstrip('-') for line in unit.read_text().splitlines()
+             if line.startswith('Exec') and '$MAINPID' not in line]
+    return [shlex.split(line)[0] for line in lines]
+
+
+def unit_starts_what_is_there(destdir):
+    """The installed unit names balloon-steer where it was installed; it runs, and finds its module."""
+    units = list(destdir.rglob('balloon-steer.service'))
+    assert len(units) == 1, units
+    programs = programs_of(units[0])
+    assert len(programs) == 2 and len(set(programs)) == 1, programs
+    program = destdir / programs[0].lstrip('/')
+    config = work / 'steer.conf'
+    config.write_text(f'[daemon]\nlibvirt-uri = test:///default\nlock-file = {work}/lock\n'
+                      f'control-socket = {work}/no-folder/control\n')
+    subprocess.run([program, 'check-config', config], check=True, capture_output=True)
+    if list(destdir.rglob('backend-libvirt.so')):
+        # It gets as far as to the control socket: the module is loaded before.
+        done = subprocess.run([program, 'run', '--config', config], capture_output=True, text=True,
+                              timeout=60, check=False)
+        assert done.returncode == 1 and 'no-folder' in done.stderr, done.stderr
+
+
 def test_default_prefix():
     destdir = work / 'default'
     works(make('install', destdir))
     runs_there(destdir, PREFIX)
+    unit_starts_what_is_there(destdir)
     works(make('install', destdir))  # again: an upgrade
     works(make('uninstall', destdir))
     assert not destdir.exists(), list(destdir.rglob('*'))
@@ -69,6 +96,7 @@ def test_other_prefix():
     destdir = work / 'other'
     works(make('install', destdir, '/srv/another place'))
     runs_there(destdir, '/srv/another place')
+    unit_starts_what_is_there(destdir)
     works(make('uninstall', destdir, '/srv/another place'))
     assert not destdir.exists(), list(destdir.rglob('*'))
 
@@ -113,6 +141,11 @@ def test_not_built():
     assert not (work / 'not-built').exists()
 
 
+def unit_with(program):
+    return (f'[Service]\nExecStart={program} run\nExecReload=/bin/kill -HUP $MAINPID\n'
+            f'ExecStopPost=-{program} withdraw --all\n')
+
+
 def test_our_own_programs():
     """What this project's meson.build installs goes along, in whatever prefix it was set up."""
     clone = work / 'own'
@@ -129,12 +162,23 @@ def test_our_own_programs():
         source.chmod(0o700)
         (info / 'intro-buildoptions.json').write_text(
             json.dumps([{'name': 'prefix', 'value': prefix}]))
-        (info / 'intro-installed.json').write_text(
-            json.dumps({str(source): f'{prefix}/{target}'}))
+        installed = {str(source): f'{prefix}/{target}'}
+        if build == 'build':
+            unit = clone / build / 'steer.service'
+            unit.write_text(unit_with('/usr/local/bin/balloon-steer'))
+            installed[str(unit)] = '/lib/systemd/system/steer.service'
+        (info / 'intro-installed.json').write_text(json.dumps(installed))
     destdir = work / 'own-dest'
     works(make('install', destdir, root=clone))
     steer = destdir / 'opt/report-delay/bin/balloon-steer'
     assert steer.stat().st_mode & 0o7777 == 0o755
+    unit = destdir / 'lib/systemd/system/steer.service'
+    assert unit.read_text() == unit_with('/opt/report-delay/bin/balloon-steer')
+    for prefix, path in (('/srv/another place', '"/srv/another place/bin/balloon-steer"'),
+                         ('/srv/100%/"x\\', '"/srv/100%%/\\"x\\\\/bin/balloon-steer"')):
+        works(make('install', work / 'odd', prefix, root=clone))
+        assert (work / 'odd/lib/systemd/system/steer.service').read_text() == unit_with(path)
+        works(make('uninstall', work / 'odd', prefix, root=clone))
     # The next version has it no more: then neither has the installation.
     (clone / 'build/meson-info/intro-installed.json').write_text('{}')
     works(make('install', destdir, root=clone))
