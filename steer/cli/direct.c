@@ -155,10 +155,10 @@ unsigned int direct_command(const Config *config, const char *name,
         start(backends, &qmp_backend_class, config->qmp_folder, &listener);
     }
     wait_for_answers(&d, backends, libvirt);
-    for (guint i = 0; i < backends->len; i++) {
-        GuestBackend *backend = backends->pdata[i];
-
-        backend->class->stop(backend);
+    if (!backends_stop(backends)) {
+        fprintf(stderr, "balloon-steer: a call to libvirt hangs: "
+                        "what it was for may not be done\n");
+        d.failed++;
     }
     g_hash_table_unref(d.waiting);
     *failed = d.failed;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backends.h"
 #include "commands.h"
 
 static const Command commands[] = {
@@ -48,7 +49,7 @@ int main(int argc, char **argv)
     }
     for (gsize i = 0; i < G_N_ELEMENTS(commands); i++) {
         if (strcmp(argv[1], commands[i].name) == 0) {
-            return commands[i].run(&commands[i], argc - 1, argv + 1);
+            return backends_end(commands[i].run(&commands[i], argc - 1, argv + 1));
         }
     }
     if (strcmp(argv[1], "--version") == 0) {

@@ -4,10 +4,14 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
+#include <stdio.h>
+#include <unistd.h>
 #include <gio/gio.h>
 #include <gmodule.h>
 
 #include "backends.h"
+
+static bool left_behind;
 
 /*
  * Beside the program first, which may have been moved since it was built: from
@@ -55,4 +59,26 @@ const GuestBackendClass *backends_load(const char *name, GError **errp)
     }
     g_module_make_resident(module);
     return class;
+}
+
+bool backends_stop(GPtrArray *backends)
+{
+    bool all = true;
+
+    for (guint i = 0; i < backends->len; i++) {
+        GuestBackend *backend = backends->pdata[i];
+
+        all = backend->class->stop(backend) && all;
+    }
+    left_behind = left_behind || !all;
+    return all;
+}
+
+int backends_end(int status)
+{
+    if (left_behind) {
+        fflush(NULL);
+        _exit(status);
+    }
+    return status;
 }

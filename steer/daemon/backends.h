@@ -16,4 +16,14 @@
  */
 const GuestBackendClass *backends_load(const char *name, GError **errp);
 
+/* All of these GuestBackends; false: a thread was left behind. */
+bool backends_stop(GPtrArray *backends);
+
+/*
+ * The last thing that a program does that had backends: @status to return from
+ * main().  Does not come back if a thread was left behind, in whose way a
+ * library's destructors must not get.
+ */
+int backends_end(int status);
+
 #endif

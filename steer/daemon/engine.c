@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "backends.h"
 #include "engine.h"
 #include "log.h"
 
@@ -665,10 +666,8 @@ Engine *engine_new(Config *config, bool dry_run)
 
 void engine_free(Engine *engine)
 {
-    for (guint i = 0; i < engine->backends->len; i++) {
-        GuestBackend *backend = engine->backends->pdata[i];
-
-        backend->class->stop(backend);
+    if (!backends_stop(engine->backends)) {
+        log_warning("a call to a VM hangs: it is not waited for");
     }
     g_ptr_array_unref(engine->backends);
     g_source_destroy(engine->timer);

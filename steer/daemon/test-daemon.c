@@ -433,6 +433,47 @@ static void test_withdraw_after_crash(Fixture *f, gconstpointer data)
     g_assert_true(all_are(f, NONE));
 }
 
+/*
+ * libvirtd takes the connection and says no more: the threads that talk to it
+ * hang, and nothing else does.
+ */
+static void test_libvirt_hangs(Fixture *f, gconstpointer data)
+{
+    g_autofree char *path = path_of(f, "libvirtd");
+    g_autofree char *output = NULL;
+    g_autofree char *config =
+        g_strdup_printf("[daemon]\nlibvirt-uri = qemu+unix:///system?socket=%s\n", path);
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    int64_t start_us;
+    int fd;
+
+    (void)data;
+    g_strlcpy(address.sun_path, path, sizeof(address.sun_path));
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    g_assert_cmpint(bind(fd, (struct sockaddr *)&address, sizeof(address)), ==, 0);
+    g_assert_cmpint(listen(fd, 8), ==, 0);
+    put_config(f, config);
+    start_calm(f);
+    set_available(f, 900);
+    WAIT_UNTIL(f, all_are(f, 50), SOON_MS);
+    start_us = g_get_monotonic_time();
+    stop_daemon(f, SIGTERM);
+    /* TimeoutStopSec of the unit is 15 s. */
+    g_assert_cmpint(g_get_monotonic_time() - start_us, <, 10 * G_USEC_PER_SEC);
+    g_assert_true(all_are(f, NONE));
+    g_assert_true(logged(f, "a call to a VM hangs"));
+
+    /* And its ExecStopPost. */
+    start_us = g_get_monotonic_time();
+    output = run_command(f, 1, "withdraw", "--all", NULL, NULL);
+    ASSERT_SAYS(output, "a call to libvirt hangs");
+    g_assert_cmpint(g_get_monotonic_time() - start_us, <, 10 * G_USEC_PER_SEC);
+    for (int i = 0; i < GUESTS; i++) {
+        g_assert_cmpuint(look(f, i).withdrawals, >=, 2);
+    }
+    close(fd);
+}
+
 static void test_second_daemon(Fixture *f, gconstpointer data)
 {
     g_autofree char *output = NULL;
@@ -710,6 +751,10 @@ int main(int argc, char **argv)
     add("sigkill", test_sigkill);
     add("renews", test_renews);
     add("withdraw-after-crash", test_withdraw_after_crash);
+    /* Set if the libvirt module was built. */
+    if (g_getenv("BALLOON_STEER_MODULES")) {
+        add("libvirt-hangs", test_libvirt_hangs);
+    }
     add("second-daemon", test_second_daemon);
     add("hostile-beside", test_hostile_beside);
     add("migrating-is-held", test_migrating_is_held);

@@ -111,7 +111,7 @@ typedef struct GuestListener {
 } GuestListener;
 
 /* A module for another backend is asked for this by its name. */
-#define GUEST_BACKEND_ABI 1
+#define GUEST_BACKEND_ABI 2
 #define GUEST_BACKEND_SYMBOL "steer_guest_backend"
 
 typedef struct GuestBackendClass {
@@ -127,8 +127,11 @@ typedef struct GuestBackendClass {
     bool (*send)(Guest *guest, const GuestCommand *command);
     /* Time passes: @now_us is monotonic.  Called with every tick. */
     void (*tick)(GuestBackend *backend, int64_t now_us);
-    /* Every guest is lost, then all is freed. */
-    void (*stop)(GuestBackend *backend);
+    /*
+     * Every guest is lost, then all is freed.  False: a thread of it hangs in a
+     * call, is left behind, and ends with the process.
+     */
+    bool (*stop)(GuestBackend *backend);
 } GuestBackendClass;
 
 struct GuestBackend {

@@ -32,6 +32,9 @@
 /* How soon the end of a connection is seen. */
 #define ALIVE_US (G_USEC_PER_SEC / 4)
 
+/* At the end: threads that have not come back by then are left behind. */
+#define STOP_US (2 * G_USEC_PER_SEC)
+
 /* A name that libvirt takes, and a log. */
 #define NAME_MAX_BYTES 200
 
@@ -57,6 +60,7 @@ struct VirtBackend {
     gint stop;
     gint closed; /* libvirt ended the connection */
     gint woken;  /* a dispatch is on its way */
+    gint busy;   /* jobs that are not done, and the connection's thread */
 
     GMutex lock;
     virConnectPtr connection; /* under the lock; NULL: none */
@@ -276,6 +280,7 @@ static void work(gpointer data, gpointer opaque)
         virDomainFree(domain);
     }
     post(b, done);
+    g_atomic_int_add(&b->busy, -1);
 }
 
 /* The thread that has the connection */
@@ -425,6 +430,7 @@ static gpointer connection_thread(gpointer opaque)
             pause_before_retry(b);
         }
     }
+    g_atomic_int_add(&b->busy, -1);
     return NULL;
 }
 
@@ -437,6 +443,7 @@ static void start_job(VirtBackend *b, VirtGuest *g, const GuestCommand *command)
     g_strlcpy(job->uuid, g->uuid, sizeof(job->uuid));
     job->command = *command;
     g->busy = true;
+    g_atomic_int_inc(&b->busy);
     g_thread_pool_push(b->workers, job, NULL);
 }
 
@@ -623,7 +630,21 @@ static void virt_tick(GuestBackend *base, int64_t now_us)
     (void)now_us;
 }
 
-static void virt_stop(GuestBackend *base)
+/* A call may hang for half a minute, or for as long as libvirtd does. */
+static bool threads_are_done(VirtBackend *b)
+{
+    int64_t end_us = g_get_monotonic_time() + STOP_US;
+
+    while (g_atomic_int_get(&b->busy) > 0) {
+        if (g_get_monotonic_time() >= end_us) {
+            return false;
+        }
+        g_usleep(5000);
+    }
+    return true;
+}
+
+static bool virt_stop(GuestBackend *base)
 {
     VirtBackend *b = (VirtBackend *)base;
     GHashTableIter iter;
@@ -631,8 +652,15 @@ static void virt_stop(GuestBackend *base)
     Message *message;
 
     g_atomic_int_set(&b->stop, 1);
+    g_hash_table_iter_init(&iter, b->guests);
+    while (g_hash_table_iter_next(&iter, NULL, &g)) {
+        base->listener->lost(base->listener->opaque, g);
+    }
+    g_hash_table_remove_all(b->guests);
+    if (!threads_are_done(b)) {
+        return false;
+    }
     g_thread_join(b->thread);
-    /* A worker may hang in libvirt for half a minute: it is waited for. */
     g_thread_pool_free(b->workers, FALSE, TRUE);
     while (g_idle_remove_by_data(b)) {
     }
@@ -640,14 +668,11 @@ static void virt_stop(GuestBackend *base)
         message_free(message);
     }
     g_async_queue_unref(b->messages);
-    g_hash_table_iter_init(&iter, b->guests);
-    while (g_hash_table_iter_next(&iter, NULL, &g)) {
-        base->listener->lost(base->listener->opaque, g);
-    }
     g_hash_table_unref(b->guests);
     g_mutex_clear(&b->lock);
     g_free(b->uri);
     g_free(b);
+    return true;
 }
 
 /* libvirt would write to stderr; we say what matters. */
@@ -678,6 +703,7 @@ static GuestBackend *virt_start(const char *where, const GuestListener *listener
     b->guests = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, guest_free);
     g_mutex_init(&b->lock);
     b->workers = g_thread_pool_new(work, b, WORKERS_MAX, FALSE, NULL);
+    b->busy = 1;
     b->thread = g_thread_new("libvirt", connection_thread, b);
     return &b->base;
 }

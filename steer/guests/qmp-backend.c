@@ -248,7 +248,7 @@ static void qmp_backend_tick(GuestBackend *base, int64_t now_us)
     }
 }
 
-static void qmp_backend_stop(GuestBackend *base)
+static bool qmp_backend_stop(GuestBackend *base)
 {
     QmpBackend *b = backend_of(base);
     GHashTableIter iter;
@@ -270,6 +270,7 @@ static void qmp_backend_stop(GuestBackend *base)
     }
     g_free(b->folder);
     g_free(b);
+    return true;
 }
 
 static GuestBackend *qmp_backend_start(const char *where, const GuestListener *listener,
