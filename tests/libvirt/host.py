@@ -182,6 +182,15 @@ class Host:
 
         wait_until(up, START_SECONDS, f'{program} listens')
 
+    def stop(self, program):
+        """End a daemon; what it leaves behind does not look as if it were there."""
+        for daemon in [d for d in self.daemons if d.args[0] == program]:
+            daemon.terminate()
+            daemon.wait(30)
+            self.daemons.remove(daemon)
+        for name in ('virtlogd-sock',) if program == 'virtlogd' else ('libvirt-sock', 'libvirt-sock-ro'):
+            (self.base / 'run' / name).unlink(missing_ok=True)
+
     def log(self, lines=20):
         text = ''
         for file in sorted((self.base / 'log').glob('*')):
