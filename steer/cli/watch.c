@@ -10,6 +10,7 @@
 
 #include "client.h"
 #include "commands.h"
+#include "screen.h"
 #include "view.h"
 
 static JsonNode *ask(const char *control, const char *command, const char *vm)
@@ -24,6 +25,8 @@ static JsonNode *ask(const char *control, const char *command, const char *vm)
     if (answer) {
         return answer;
     }
+    /* What is said is to stay. */
+    screen_close();
     if (!connection && connection_no_daemon(error)) {
         command_fail("no daemon is running (%s)", error->message);
     } else {
@@ -37,9 +40,9 @@ static ViewOptions terminal(void)
 {
     struct winsize size;
 
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 8) {
-        /* Four lines above the VMs, one below them. */
-        return (ViewOptions){ size.ws_row - 6, size.ws_col };
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row) {
+        /* Five lines above the VMs, one below them, and where the cursor stays. */
+        return (ViewOptions){ MAX(size.ws_row - 7, 1), size.ws_col };
     }
     return (ViewOptions){ 0, 0 };
 }
@@ -108,6 +111,39 @@ int command_explain(const Command *command, int argc, char **argv)
     return 0;
 }
 
+static bool pause_between(bool has_screen, int64_t us)
+{
+    if (!has_screen) {
+        g_usleep(us);
+        return true;
+    }
+    return screen_wait(us);
+}
+
+static bool look(const char *control, bool has_screen)
+{
+    g_autoptr(JsonNode) answer = ask(control, "status", NULL);
+    ViewOptions options = terminal();
+    char *text = NULL;
+    size_t length;
+    FILE *stream;
+
+    if (!answer) {
+        return false;
+    }
+    stream = open_memstream(&text, &length);
+    view_status(stream, json_node_get_object(answer), &options);
+    fclose(stream);
+    if (has_screen) {
+        screen_draw(text);
+    } else {
+        fputs(text, stdout);
+        fflush(stdout);
+    }
+    free(text);
+    return true;
+}
+
 int command_top(const Command *command, int argc, char **argv)
 {
     double delay_s = 1;
@@ -118,6 +154,7 @@ int command_top(const Command *command, int argc, char **argv)
                                        "end after so many looks", "N" },
                                      G_OPTION_ENTRY_NULL };
     g_autofree char *control = NULL;
+    bool has_screen;
     int status;
 
     if (!command_parse(command, &argc, &argv, entries, 0, 0, &status)) {
@@ -128,23 +165,18 @@ int command_top(const Command *command, int argc, char **argv)
         return STATUS_USAGE;
     }
     control = command_control();
-    for (int round = 0; control && (!rounds || round < rounds); round++) {
-        ViewOptions options = terminal();
-        g_autoptr(JsonNode) answer = NULL;
-
-        if (round) {
-            g_usleep(delay_s * G_USEC_PER_SEC);
+    if (!control) {
+        return 1;
+    }
+    has_screen = screen_open();
+    for (int round = 0; !rounds || round < rounds; round++) {
+        if (round && !pause_between(has_screen, delay_s * G_USEC_PER_SEC)) {
+            break;
         }
-        answer = ask(control, "status", NULL);
-        if (!answer) {
+        if (!look(control, has_screen)) {
             return 1;
         }
-        if (options.columns) {
-            /* Home, and clear what was there: no flicker. */
-            printf("\033[H\033[J");
-        }
-        view_status(stdout, json_node_get_object(answer), &options);
-        fflush(stdout);
     }
-    return control ? 0 : 1;
+    screen_close();
+    return 0;
 }

@@ -4,11 +4,16 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <termios.h>
 #include <unistd.h>
 #include <glib/gstdio.h>
 #include <gio/gio.h>
@@ -662,6 +667,206 @@ static void test_metrics(Fixture *f, gconstpointer data)
     }
 }
 
+/* top */
+
+#define ROWS 24
+#define COLUMNS 80
+
+typedef struct Terminal {
+    int fd; /* the user's side */
+    int inner_fd;
+    struct termios modes;
+    GSubprocess *top;
+    GString *seen;
+} Terminal;
+
+/* A new session, so that its end and its keys are signals to it. */
+static void take_terminal(gpointer opaque)
+{
+    (void)opaque;
+    setsid();
+    ioctl(STDIN_FILENO, TIOCSCTTY, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+static void start_top(Fixture *f, Terminal *t)
+{
+    struct winsize size = { .ws_row = ROWS, .ws_col = COLUMNS };
+    g_autoptr(GSubprocessLauncher) launcher = NULL;
+    g_autofree char *config = path_of(f, "steer.conf");
+    g_autoptr(GError) error = NULL;
+
+    t->fd = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    g_assert_cmpint(t->fd, >=, 0);
+    g_assert_cmpint(grantpt(t->fd), ==, 0);
+    g_assert_cmpint(unlockpt(t->fd), ==, 0);
+    t->inner_fd = open(ptsname(t->fd), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    g_assert_cmpint(ioctl(t->fd, TIOCSWINSZ, &size), ==, 0);
+    g_assert_cmpint(tcgetattr(t->inner_fd, &t->modes), ==, 0);
+    launcher = g_subprocess_launcher_new(G_SUBPROCESS_FLAGS_NONE);
+    g_subprocess_launcher_take_stdin_fd(launcher, dup(t->inner_fd));
+    g_subprocess_launcher_take_stdout_fd(launcher, dup(t->inner_fd));
+    g_subprocess_launcher_take_stderr_fd(launcher, dup(t->inner_fd));
+    g_subprocess_launcher_set_child_setup(launcher, take_terminal, NULL, NULL);
+    t->top = g_subprocess_launcher_spawn(launcher, &error, f->binary, "top", "--config",
+                                         config, "--delay=0.2", NULL);
+    g_assert_no_error(error);
+    t->seen = g_string_new(NULL);
+}
+
+/* What is shown until @words are, which are taken, too. */
+static char *shown_until(Terminal *t, const char *words)
+{
+    int64_t end_us = g_get_monotonic_time() + SOON_MS * 1000;
+    char *at, *before;
+
+    while (!(at = strstr(t->seen->str, words))) {
+        struct pollfd waits = { .fd = t->fd, .events = POLLIN };
+        char text[4096];
+        gssize got;
+
+        if (g_get_monotonic_time() > end_us) {
+            g_error("'%s' is not shown, but: %s", words, t->seen->str);
+        }
+        if (poll(&waits, 1, 100) == 1) {
+            got = read(t->fd, text, sizeof(text));
+            g_assert_cmpint(got, >, 0);
+            g_string_append_len(t->seen, text, got);
+        }
+    }
+    before = g_strndup(t->seen->str, at - t->seen->str);
+    g_string_erase(t->seen, 0, at - t->seen->str + strlen(words));
+    return before;
+}
+
+/* The next whole frame's lines, without what is only for the terminal. */
+static char **next_frame(Terminal *t)
+{
+    g_autofree char *text = NULL;
+    g_autoptr(GString) frame = NULL;
+
+    g_free(shown_until(t, "\033[H"));
+    text = shown_until(t, "\033[J");
+    frame = g_string_new(text);
+    g_string_replace(frame, "\033[K", "", 0);
+    g_string_replace(frame, "\r", "", 0);
+    g_assert_null(strchr(frame->str, '\033'));
+    return g_strsplit(frame->str, "\n", -1);
+}
+
+/* It ends well, and the terminal is as it was. */
+static void end_top(Terminal *t)
+{
+    struct termios modes;
+
+    g_free(shown_until(t, "\033[?25h\033[?1049l"));
+    g_assert_true(g_subprocess_wait_check(t->top, NULL, NULL));
+    g_assert_cmpint(tcgetattr(t->inner_fd, &modes), ==, 0);
+    g_assert_cmpuint(modes.c_lflag, ==, t->modes.c_lflag);
+    g_assert_cmpmem(modes.c_cc, sizeof(modes.c_cc), t->modes.c_cc, sizeof(t->modes.c_cc));
+    close(t->inner_fd);
+    close(t->fd);
+    g_object_unref(t->top);
+    g_string_free(t->seen, TRUE);
+}
+
+static void press(Terminal *t, char key)
+{
+    g_assert_cmpint(write(t->fd, &key, 1), ==, 1);
+}
+
+static void test_top(Fixture *f, gconstpointer data)
+{
+    struct winsize small = { .ws_row = 10, .ws_col = COLUMNS };
+    Terminal t;
+
+    (void)data;
+    for (int i = GUESTS; i < 100; i++) {
+        g_autofree char *name = g_strdup_printf("a-name-that-is-rather-long-%d", i);
+
+        fake_host_add(f->host, name, FAKE_GOOD);
+    }
+    start_calm(f);
+    WAIT_UNTIL(f, look(f, 99).requested_ms == 30000, SOON_MS);
+    start_top(f, &t);
+    g_free(shown_until(&t, "\033[?1049h"));
+    for (int i = 0; i < 3; i++) {
+        g_auto(GStrv) lines = next_frame(&t);
+        guint count = g_strv_length(lines);
+
+        /* The last newline must not scroll the first line away. */
+        g_assert_cmpuint(count, <=, ROWS);
+        g_assert_cmpuint(count, >=, ROWS - 1);
+        g_assert_true(g_str_has_prefix(lines[0], "CALM for "));
+        for (guint line = 0; line < count; line++) {
+            g_assert_cmpuint(strlen(lines[line]), <=, COLUMNS);
+            g_test_message("|%s", lines[line]);
+        }
+        g_assert_true(g_str_has_prefix(lines[count - 2], "and 8"));
+    }
+    /* What changes is seen, on a terminal that is smaller now, too. */
+    g_assert_cmpint(ioctl(t.fd, TIOCSWINSZ, &small), ==, 0);
+    set_available(f, 900);
+    for (int64_t end_us = g_get_monotonic_time() + SOON_MS * 1000;;) {
+        g_auto(GStrv) lines = next_frame(&t);
+
+        if (g_str_has_prefix(lines[0], "URGENT") && g_strv_length(lines) <= 10) {
+            break;
+        }
+        g_assert_cmpint(g_get_monotonic_time(), <, end_us);
+    }
+    press(&t, 'q');
+    end_top(&t);
+}
+
+/* An interrupt, by its key; stopped and continued before. */
+static void test_top_interrupted(Fixture *f, gconstpointer data)
+{
+    Terminal t;
+
+    (void)data;
+    start_calm(f);
+    start_top(f, &t);
+    g_strfreev(next_frame(&t));
+    press(&t, '\x1a');
+    g_free(shown_until(&t, "\033[?1049l"));
+    /* A job that is stopped when nobody listens to it is continued by us. */
+    g_subprocess_send_signal(t.top, SIGCONT);
+    g_free(shown_until(&t, "\033[?1049h"));
+    g_strfreev(next_frame(&t));
+    press(&t, '\x03');
+    end_top(&t);
+
+    /* And the end of the daemon: what is said then is on the first screen. */
+    start_top(f, &t);
+    g_strfreev(next_frame(&t));
+    stop_daemon(f, SIGTERM);
+    g_free(shown_until(&t, "\033[?1049l"));
+    g_free(shown_until(&t, "no daemon is running"));
+    g_assert_true(g_subprocess_wait(t.top, NULL, NULL));
+    g_assert_cmpint(g_subprocess_get_exit_status(t.top), ==, 1);
+    close(t.inner_fd);
+    close(t.fd);
+    g_object_unref(t.top);
+    g_string_free(t.seen, TRUE);
+}
+
+/* The window is closed: no process stays. */
+static void test_top_closed(Fixture *f, gconstpointer data)
+{
+    Terminal t;
+
+    (void)data;
+    start_calm(f);
+    start_top(f, &t);
+    g_strfreev(next_frame(&t));
+    close(t.inner_fd);
+    close(t.fd);
+    g_assert_true(g_subprocess_wait_check(t.top, NULL, NULL));
+    g_object_unref(t.top);
+    g_string_free(t.seen, TRUE);
+}
+
 /* What systemd is told. */
 static void test_notify(Fixture *f, gconstpointer data)
 {
@@ -765,6 +970,9 @@ int main(int argc, char **argv)
     add("dry-run", test_dry_run);
     add("reload", test_reload);
     add("metrics", test_metrics);
+    add("top", test_top);
+    add("top-interrupted", test_top_interrupted);
+    add("top-closed", test_top_closed);
     add("notify", test_notify);
     add("hot-plug", test_hot_plug);
     add("record", test_record);
