@@ -12,10 +12,12 @@
 int command_run(const Command *command, int argc, char **argv)
 {
     DaemonOptions options = { 0 };
-    gboolean dry_run = FALSE;
+    gboolean dry_run = FALSE, verbose = FALSE;
     const GOptionEntry entries[] = {
         { "dry-run", 'n', 0, G_OPTION_ARG_NONE, &dry_run,
           "look at everything, send nothing, log what would be sent", NULL },
+        { "verbose", 'v', 0, G_OPTION_ARG_NONE, &verbose,
+          "log every request, in the order of sending; renewals are none", NULL },
         G_OPTION_ENTRY_NULL
     };
     int status;
@@ -23,6 +25,7 @@ int command_run(const Command *command, int argc, char **argv)
     if (!command_parse(command, &argc, &argv, entries, 0, 0, &status)) {
         return status;
     }
+    options.verbose = verbose;
     options.config_file = command_config_file();
     options.dry_run = dry_run;
     return daemon_run(&options);

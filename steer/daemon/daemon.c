@@ -204,7 +204,7 @@ int daemon_run(const DaemonOptions *options)
     Config *config;
     int lock, status;
 
-    log_init();
+    log_init(options->verbose);
     signal(SIGPIPE, SIG_IGN);
     config = config_load(options->config_file, &error);
     if (!config) {

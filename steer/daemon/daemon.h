@@ -12,6 +12,7 @@
 typedef struct DaemonOptions {
     const char *config_file; /* NULL for the usual ones */
     bool dry_run;
+    bool verbose;
 } DaemonOptions;
 
 /* Until SIGTERM or SIGINT; returns the exit status. */

@@ -465,6 +465,20 @@ static void act_dry(Engine *engine, const PolicyCommand *c)
     }
 }
 
+/* For run --verbose alone. */
+static void log_command(Engine *engine, const PolicyCommand *c)
+{
+    const char *name = engine->vms[c->vm].name;
+
+    if (c->action == POLICY_WITHDRAW) {
+        log_vm(G_LOG_LEVEL_DEBUG, name, "the request is withdrawn (%s)",
+               policy_why_name(c->why));
+    } else if (!c->renewal) {
+        log_vm(G_LOG_LEVEL_DEBUG, name, "asked for %u ms, lease %u s (%s)", c->delay_ms,
+               c->lease_ms / 1000, policy_why_name(c->why));
+    }
+}
+
 static void act(Engine *engine, const PolicyCommand *c)
 {
     GuestCommand command = {
@@ -482,6 +496,7 @@ static void act(Engine *engine, const PolicyCommand *c)
     } else {
         engine->counters.sets++;
     }
+    log_command(engine, c);
     if (engine->dry_run) {
         act_dry(engine, c);
     } else if (!guest_send(engine->vms[c->vm].guest, &command)) {

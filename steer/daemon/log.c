@@ -12,13 +12,26 @@
 /* Of one kind, for `journalctl MESSAGE_ID=...`. */
 #define TRANSITION_ID "5c1d0b0f6a0e4d1c9d3b7f0c8e21a4b6"
 
+static bool verbose;
+
+/* GLib's own debug messages are nobody's here. */
+static bool is_ours(const GLogField *fields, gsize count)
+{
+    for (gsize i = 0; i < count; i++) {
+        if (g_str_equal(fields[i].key, "GLIB_DOMAIN")) {
+            return g_str_equal(fields[i].value, G_LOG_DOMAIN);
+        }
+    }
+    return false;
+}
+
 static GLogWriterOutput log_writer(GLogLevelFlags level, const GLogField *fields,
                                    gsize count, gpointer opaque)
 {
     const char *message = "";
 
-    /* GLib's own debug messages are nobody's here. */
-    if (level & (G_LOG_LEVEL_DEBUG | G_LOG_LEVEL_INFO)) {
+    if (level & (G_LOG_LEVEL_DEBUG | G_LOG_LEVEL_INFO) &&
+        !(verbose && is_ours(fields, count))) {
         return G_LOG_WRITER_HANDLED;
     }
     if (g_log_writer_is_journald(STDERR_FILENO) &&
@@ -36,8 +49,9 @@ static GLogWriterOutput log_writer(GLogLevelFlags level, const GLogField *fields
     return G_LOG_WRITER_HANDLED;
 }
 
-void log_init(void)
+void log_init(bool with_debug)
 {
+    verbose = with_debug;
     g_log_set_writer_func(log_writer, NULL, NULL);
 }
 

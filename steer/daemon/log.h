@@ -7,10 +7,11 @@
 #ifndef STEER_LOG_H
 #define STEER_LOG_H
 
+#include <stdbool.h>
 #include <glib.h>
 
-/* Once, before anything is logged. */
-void log_init(void);
+/* Once, before anything is logged; @with_debug: our own debug messages, too. */
+void log_init(bool with_debug);
 
 /* A line of text; GLib's levels become the journal's priorities. */
 void log_text(GLogLevelFlags level, const char *format, ...) G_GNUC_PRINTF(2, 3);

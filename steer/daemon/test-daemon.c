@@ -620,6 +620,19 @@ static void test_dry_run(Fixture *f, gconstpointer data)
     }
 }
 
+static void test_verbose(Fixture *f, gconstpointer data)
+{
+    (void)data;
+    start_calm(f);
+    g_assert_false(logged(f, "asked for"));
+    stop_daemon(f, SIGTERM);
+    start_daemon(f, "--verbose");
+    WAIT_UNTIL(f, logged(f, "vm4: asked for 30000 ms, lease 1800 s (host state)"),
+               SOON_MS);
+    stop_daemon(f, SIGTERM);
+    g_assert_true(logged(f, "vm4: the request is withdrawn (stopping)"));
+}
+
 static void test_reload(Fixture *f, gconstpointer data)
 {
     (void)data;
@@ -968,6 +981,7 @@ int main(int argc, char **argv)
     add("pin", test_pin);
     add("pin-ends", test_pin_ends);
     add("dry-run", test_dry_run);
+    add("verbose", test_verbose);
     add("reload", test_reload);
     add("metrics", test_metrics);
     add("top", test_top);

@@ -13,7 +13,7 @@ _balloon_steer() {
     elif [[ $cur == -* ]]; then
         words='--help --config --control'
         case ${COMP_WORDS[1]} in
-        run) words+=' --dry-run' ;;
+        run) words+=' --dry-run --verbose' ;;
         status | explain) words+=' --json' ;;
         top) words+=' --delay --count' ;;
         set) words+=' --lease' ;;

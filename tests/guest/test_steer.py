@@ -6,6 +6,7 @@ all of it.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
+import json
 import os
 import re
 import signal
@@ -85,10 +86,36 @@ class Host:
             guest.close()
 
     def start_daemon(self):
-        self.log = open(self.folder / 'log', 'ab')
-        self.daemon = subprocess.Popen(
-            ['setpriv', '--pdeathsig', 'KILL', STEER, 'run', '--config', self.folder / 'steer.conf'],
-            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        with open(self.folder / 'log', 'ab') as log:
+            self.daemon = subprocess.Popen(
+                ['setpriv', '--pdeathsig', 'KILL', STEER, 'run', '--verbose', '--config',
+                 self.folder / 'steer.conf'], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def reload(self, **policy):
+        """Other values of [policy], until the next reload."""
+        more = ''.join(f'{key.replace("_", "-")} = {value}\n' for key, value in policy.items())
+        (self.folder / 'steer.conf').write_text(
+            CONFIG.format(folder=self.folder, floor=self.floor) + more)
+        at = self.mark()
+        self.daemon.send_signal(signal.SIGHUP)
+        wait_until(lambda: 'configuration reloaded' in self.said_since(at), 30, self.said)
+
+    def mark(self):
+        return (self.folder / 'log').stat().st_size
+
+    def said_since(self, mark):
+        return (self.folder / 'log').read_bytes()[mark:].decode(errors='replace')
+
+    def asked_for(self, delay_ms, mark):
+        """The guests in the order in which they were asked for a delay, each once."""
+        names = re.findall(rf'(?m)^balloon-steer: (\w): asked for {delay_ms} ms,',
+                           self.said_since(mark))
+        return list(dict.fromkeys(names))
+
+    def churn_permille(self):
+        done = subprocess.run([STEER, 'status', '--json', '--config', self.folder / 'steer.conf'],
+                              capture_output=True, text=True, check=True, timeout=30)
+        return {vm['name']: vm['churn-permille'] for vm in json.loads(done.stdout)['vms']}
 
     def said(self):
         return (self.folder / 'log').read_text(errors='replace')[-2000:]
@@ -170,6 +197,41 @@ def test_relaxed_after_the_hold():
         assert values == sorted(values), f'not a step at a time upwards: {values}'
 
 
+def test_churny_is_last_and_first():
+    """What a guest that churns would return is soon wanted back; half of the jitter is luck."""
+    churny, *quiet = host.guests
+    host.calm_down()
+    host.reload(churn_window_ms=3000, jitter_ms=4000, no_effect_permille=0)
+    churny.run('churn 64 200 >/dev/null & echo $! >/tmp/churn')
+    try:
+        for guest in quiet:
+            guest.use_and_free(FREED_MIB)
+        # It sees what they hold for nothing with its next tick, a second at most when calm.
+        time.sleep(2)
+        assert churny.rss() < min(guest.rss() for guest in quiet)
+        mark = host.mark()
+        host.take_memory()
+        host.wait_all(URGENT_MS, 10)
+        order = host.asked_for(URGENT_MS, mark)
+        assert len(order) == 3 and order[-1] == 'a', f'{order}\n{host.said_since(mark)}'
+
+        def churns():
+            figures = host.churn_permille()
+            return figures['a'] > 500 and max(figures['b'], figures['c']) < 100
+        wait_until(churns, 60, lambda: f'one that churns, it is {host.churn_permille()}')
+        figures = host.churn_permille()
+        mark = host.mark()
+        host.give_memory_back()
+        wait_until(lambda: len(host.asked_for(500, mark)) == 3, 60,
+                   lambda: f'three relaxed, the daemon says:\n{host.said_since(mark)}')
+        relaxed = host.asked_for(500, mark)
+        assert relaxed[0] == 'a', f'{relaxed}\n{host.said_since(mark)}'
+        tap.note(f'churn {figures} per mille; shortened {order}, relaxed {relaxed}')
+    finally:
+        churny.run('kill $(cat /tmp/churn)')
+    host.reload()
+
+
 def test_stopped_qemu_disturbs_nobody():
     stopped, *others = host.guests
     host.free_memory()
@@ -219,6 +281,7 @@ def main():
                 ('calm: all guests relaxed', test_calm),
                 ('short of memory: all short, and memory back', test_short_when_the_host_is),
                 ('enough again: relaxed, a step at a time', test_relaxed_after_the_hold),
+                ('a churny guest is shortened last and relaxed first', test_churny_is_last_and_first),
                 ('a QEMU that is stopped disturbs nobody', test_stopped_qemu_disturbs_nobody),
                 ('SIGKILL: the leases end', test_killed_daemon_leaves_nobody_short),
                 ('a second daemon refuses; SIGTERM withdraws', test_second_daemon_and_stop),
