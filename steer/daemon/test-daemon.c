@@ -236,7 +236,7 @@ static bool logged(Fixture *f, const char *words)
     } while (0)
 
 /* A sanitizer or valgrind takes its time. */
-#define SOON_MS 10000
+#define SOON_MS 30000
 
 static FakeGuest look(Fixture *f, int i)
 {
@@ -832,6 +832,16 @@ static void test_top(Fixture *f, gconstpointer data)
     end_top(&t);
 }
 
+static bool is_stopped(GSubprocess *process)
+{
+    g_autofree char *path =
+        g_strdup_printf("/proc/%s/stat", g_subprocess_get_identifier(process));
+    g_autofree char *text = NULL;
+
+    g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
+    return g_str_has_prefix(strrchr(text, ')'), ") T");
+}
+
 /* An interrupt, by its key; stopped and continued before. */
 static void test_top_interrupted(Fixture *f, gconstpointer data)
 {
@@ -843,7 +853,7 @@ static void test_top_interrupted(Fixture *f, gconstpointer data)
     g_strfreev(next_frame(&t));
     press(&t, '\x1a');
     g_free(shown_until(&t, "\033[?1049l"));
-    /* A job that is stopped when nobody listens to it is continued by us. */
+    WAIT_UNTIL(f, is_stopped(t.top), SOON_MS);
     g_subprocess_send_signal(t.top, SIGCONT);
     g_free(shown_until(&t, "\033[?1049h"));
     g_strfreev(next_frame(&t));

@@ -125,14 +125,18 @@ static bool get_bool(JsonObject *object, const char *name, bool *value, GError *
     return true;
 }
 
-/* A count: json-glib reads what is beyond 63 bits as negative. */
+/*
+ * A count: what is beyond 63 bits json-glib reads as negative, from 1.10 on as
+ * the largest value.
+ */
 static bool get_count(JsonObject *object, const char *name, uint64_t *value,
                       GError **errp)
 {
     JsonNode *node = json_object_get_member(object, name);
 
     if (!node || !JSON_NODE_HOLDS_VALUE(node) ||
-        json_node_get_value_type(node) != G_TYPE_INT64 || json_node_get_int(node) < 0) {
+        json_node_get_value_type(node) != G_TYPE_INT64 || json_node_get_int(node) < 0 ||
+        json_node_get_int(node) == G_MAXINT64) {
         return fail(errp, "is no count", name);
     }
     *value = json_node_get_int(node);
