@@ -18,7 +18,7 @@
 
 #define NONE UINT32_MAX
 #define INPUT_MAX 4096
-#define BURST_US (300 * 1000)
+#define BURST_BYTES (320 * 1024)
 #define LATE_US (300 * 1000)
 
 static const char greeting[] =
@@ -39,7 +39,7 @@ typedef struct FakeServer {
     bool shaken;
     int64_t greet_us;
     bool streams; /* OVERSIZED, FLOOD and BURST have begun */
-    int64_t burst_end_us;
+    size_t burst_bytes;
 } FakeServer;
 
 struct FakeHost {
@@ -54,7 +54,7 @@ struct FakeHost {
     GThread *thread;
 };
 
-static void put(FakeServer *s, const char *text, size_t length)
+static bool put(FakeServer *s, const char *text, size_t length)
 {
     size_t piece = s->guest.script == FAKE_BYTEWISE ? 1 : length;
 
@@ -63,14 +63,16 @@ static void put(FakeServer *s, const char *text, size_t length)
         gssize sent =
             send(s->fd, text + at, MIN(piece, length - at), MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0) {
-            return;
+            return false;
         }
     }
+    return s->fd >= 0;
 }
 
-static void say(FakeServer *s, const char *text)
+/* False: not all of it. */
+static bool say(FakeServer *s, const char *text)
 {
-    put(s, text, strlen(text));
+    return put(s, text, strlen(text));
 }
 
 static void reply(FakeServer *s, uint64_t id, const char *body)
@@ -230,10 +232,7 @@ static bool be_hostile(FakeServer *s, const char *line, uint64_t id)
         s->streams = true;
         return s->guest.script == FAKE_OVERSIZED;
     case FAKE_BURST:
-        if (!s->burst_end_us) {
-            s->streams = true;
-            s->burst_end_us = g_get_monotonic_time() + BURST_US;
-        }
+        s->streams = s->burst_bytes < BURST_BYTES;
         return false;
     case FAKE_DEEP:
         deep = g_malloc(4001);
@@ -369,10 +368,12 @@ static void do_time(FakeServer *s, int64_t now_us)
         memset(chunk, 'x', sizeof(chunk));
         put(s, chunk, sizeof(chunk));
     } else if (s->streams) {
-        for (int i = 0; i < 50; i++) {
-            say(s, event);
+        for (int i = 0; i < 50 && s->streams; i++) {
+            if (say(s, event) && s->guest.script == FAKE_BURST) {
+                s->burst_bytes += strlen(event);
+                s->streams = s->burst_bytes < BURST_BYTES;
+            }
         }
-        s->streams = !s->burst_end_us || now_us < s->burst_end_us;
     }
 }
 

@@ -33,7 +33,7 @@ typedef enum FakeScript {
     FAKE_WRONG_ID,     /* an id that was not given */
     FAKE_NO_ID,
     FAKE_FLOOD, /* events without an end */
-    FAKE_BURST, /* good, but for 300 ms of such a flood, once */
+    FAKE_BURST, /* good, but for 320 KiB of events, once */
     FAKE_LIES,  /* replies of the wrong types and ranges */
     FAKE_SCRIPTS
 } FakeScript;
