@@ -66,9 +66,9 @@ def programs_of(unit):
 
 def unit_starts_what_is_there(destdir):
     """The installed unit names balloon-steer where it was installed; it runs, and finds its module."""
-    units = list(destdir.rglob('balloon-steer.service'))
-    assert len(units) == 1, units
-    programs = programs_of(units[0])
+    systemd = destdir / 'usr/local/lib'
+    assert (systemd / 'tmpfiles.d/balloon-steer.conf').exists(), tree(systemd)
+    programs = programs_of(systemd / 'systemd/system/balloon-steer.service')
     assert len(programs) == 2 and len(set(programs)) == 1, programs
     program = destdir / programs[0].lstrip('/')
     config = work / 'steer.conf'
@@ -172,12 +172,12 @@ def test_our_own_programs():
     works(make('install', destdir, root=clone))
     steer = destdir / 'opt/report-delay/bin/balloon-steer'
     assert steer.stat().st_mode & 0o7777 == 0o755
-    unit = destdir / 'lib/systemd/system/steer.service'
+    unit = destdir / 'usr/local/lib/systemd/system/steer.service'
     assert unit.read_text() == unit_with('/opt/report-delay/bin/balloon-steer')
     for prefix, path in (('/srv/another place', '"/srv/another place/bin/balloon-steer"'),
                          ('/srv/100%/"x\\', '"/srv/100%%/\\"x\\\\/bin/balloon-steer"')):
         works(make('install', work / 'odd', prefix, root=clone))
-        assert (work / 'odd/lib/systemd/system/steer.service').read_text() == unit_with(path)
+        assert (work / 'odd/usr/local/lib/systemd/system/steer.service').read_text() == unit_with(path)
         works(make('uninstall', work / 'odd', prefix, root=clone))
     # The next version has it no more: then neither has the installation.
     (clone / 'build/meson-info/intro-installed.json').write_text('{}')
