@@ -102,8 +102,8 @@ static gboolean wake(gpointer opaque)
     return G_SOURCE_CONTINUE;
 }
 
-/* Libvirt's guests are found a moment after the start. */
-#define FIND_US (G_USEC_PER_SEC / 2)
+/* Libvirt's guests are found a moment after the start; how many, nobody says. */
+#define FIND_US G_USEC_PER_SEC
 
 static void wait_for_answers(Direct *d, GPtrArray *backends, bool find)
 {
@@ -112,7 +112,7 @@ static void wait_for_answers(Direct *d, GPtrArray *backends, bool find)
 
     while (now_us < start_us + WAIT_US &&
            (g_hash_table_size(d->waiting) ||
-            (find && !d->done && now_us < start_us + FIND_US))) {
+            (find && !(d->name && d->done) && now_us < start_us + FIND_US))) {
         g_main_context_iteration(NULL, TRUE);
         now_us = g_get_monotonic_time();
         for (guint i = 0; i < backends->len; i++) {
