@@ -232,8 +232,8 @@ def test_start():
     version = int(machine.run('systemctl', '--version').split()[1])
     kind = machine.show('Type')
     assert kind == ('notify-reload' if version >= 253 else 'notify'), f'{kind}, systemd {version}'
-    program = machine.path('/').joinpath(f'proc/{machine.show("MainPID")}/exe')
-    assert os.readlink(program) == f'{PREFIX}/sbin/balloon-steer'
+    program = machine.run('readlink', f'/proc/{machine.show("MainPID")}/exe')
+    assert program == f'{PREFIX}/sbin/balloon-steer', program
     tap.note(f'systemd {version}, Type={kind}')
 
 
