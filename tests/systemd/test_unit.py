@@ -233,7 +233,8 @@ def test_start():
     kind = machine.show('Type')
     assert kind == ('notify-reload' if version >= 253 else 'notify'), f'{kind}, systemd {version}'
     program = machine.run('readlink', f'/proc/{machine.show("MainPID")}/exe')
-    assert program == f'{PREFIX}/sbin/balloon-steer', program
+    # In a chroot, the chroot's folder is before it.
+    assert program.endswith(f'{PREFIX}/sbin/balloon-steer'), program
     tap.note(f'systemd {version}, Type={kind}')
 
 
