@@ -4,6 +4,12 @@ The host's shortage is made, not faked: a program takes memory until what is
 available is below the floor, which is raised so that it need not take nearly
 all of it.
 
+    test_steer.py [--psi] [PART-OF-A-NAME]
+
+--psi lets the daemon listen to this host's memory pressure, too. What else runs
+on the host, a build say, then makes it short of memory before the test does:
+for a host that does nothing else.
+
 SPDX-License-Identifier: GPL-2.0-or-later
 """
 import json
@@ -19,6 +25,7 @@ from pathlib import Path
 import tap
 from guest import BUILD, DEVICE, Guest, nothing_happens_for, wait_until
 
+PSI = 'triggers' if '--psi' in sys.argv[1:] else 'off'
 STEER = BUILD / 'steer/balloon-steer'
 MEMHOG = BUILD / 'guest-kernel/initramfs/memhog'
 MIB = 2**20
@@ -37,6 +44,7 @@ CONFIG = '''
 qmp-folder = {folder}/qmp
 control-socket = {folder}/control
 lock-file = {folder}/lock
+psi = {psi}
 [policy]
 floor-mib = {floor}
 easy-below-floor-percent = 106
@@ -72,7 +80,7 @@ class Host:
                 guest.withdraw()
             self.available = available_mib()
             self.floor = int(self.available * FLOOR_PART)
-            (folder / 'steer.conf').write_text(CONFIG.format(folder=folder, floor=self.floor))
+            (folder / 'steer.conf').write_text(CONFIG.format(folder=folder, floor=self.floor, psi=PSI))
         except BaseException:
             self.close()
             raise
@@ -95,7 +103,7 @@ class Host:
         """Other values of [policy], until the next reload."""
         more = ''.join(f'{key.replace("_", "-")} = {value}\n' for key, value in policy.items())
         (self.folder / 'steer.conf').write_text(
-            CONFIG.format(folder=self.folder, floor=self.floor) + more)
+            CONFIG.format(folder=self.folder, floor=self.floor, psi=PSI) + more)
         at = self.mark()
         self.daemon.send_signal(signal.SIGHUP)
         wait_until(lambda: 'configuration reloaded' in self.said_since(at), 30, self.said)
@@ -212,7 +220,8 @@ def test_churny_is_last_and_first():
         mark = host.mark()
         host.take_memory()
         host.wait_all(URGENT_MS, 10)
-        order = host.asked_for(URGENT_MS, mark)
+        # The first step: at the next ones less is left of what they had to return.
+        order = host.asked_for(r'\d+', mark)
         assert len(order) == 3 and order[-1] == 'a', f'{order}\n{host.said_since(mark)}'
 
         def churns():
@@ -229,7 +238,7 @@ def test_churny_is_last_and_first():
         tap.note(f'churn {figures} per mille; shortened {order}, relaxed {relaxed}')
     finally:
         churny.run('kill $(cat /tmp/churn)')
-    host.reload()
+        host.reload()
 
 
 def test_stopped_qemu_disturbs_nobody():
@@ -291,4 +300,5 @@ def main():
 
 
 if __name__ == '__main__':
+    sys.argv = [arg for arg in sys.argv if arg != '--psi']
     sys.exit(main())
