@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from record import Bench, median, ratios, turns, where
-from guest import DEVICE, Guest
+from guest import BALLOON, DEVICE, Guest
 from steered import Steer
 from watch import MIB, Curve, since, usage
 
@@ -50,7 +50,7 @@ class Pair:
                                if reports else [])
                     self.guests[reports].append(Guest(
                         memory_mib=GUEST_MIB, cpus=1, options=options,
-                        device=DEVICE if reports else 'virtio-balloon-pci,id=balloon0'))
+                        device=DEVICE if reports else BALLOON))
             for guest in self.guests[True] + self.guests[False]:
                 # All of it was the host's once: the first touch is no side's cost.
                 guest.hold(GUEST_MIB * 3 // 4)

@@ -18,8 +18,8 @@ import shlex
 import time
 
 from record import Bench, median, turns, where
-from guest import DEVICE, Guest
-from watch import MIB, available_mib
+from guest import DEVICE, REPORTING, Guest, available_mib
+from watch import MIB
 
 Side = collections.namedtuple('Side', 'name series delay_ms asked')
 SIDES = (Side('stock', '6.12-stock', None, False), Side('fixed-2000', '6.12', 2000, False),
@@ -48,7 +48,7 @@ def nodes(mib, vcpus):
 def boot(bench, side):
     """The side's guest, at its delay."""
     options = {'two-nodes': nodes(bench.mib, bench.vcpus), 'assigned': ASSIGN}.get(side.name, [])
-    device = DEVICE if side.delay_ms is not None else DEVICE.removesuffix(',report-delay=on')
+    device = DEVICE if side.delay_ms is not None else REPORTING
     guest = Guest(series=side.series, memory_mib=bench.mib + REST_MIB, cpus=bench.vcpus,
                   device=device, options=options)
     if side.name == 'two-nodes':

@@ -12,7 +12,7 @@ SPDX-License-Identifier: GPL-2.0-or-later
 import re
 
 from record import Bench, ratios, spread, turns, where
-from guest import DEVICE, Guest
+from guest import BALLOON, DEVICE, Guest
 from watch import since, usage
 
 DELAYS_MS = (10000, 2000, 100, 0)
@@ -27,7 +27,7 @@ WARM_MS = 1000
 def boot(which):
     """The guest of sides of that name's beginning."""
     if which == OFF:
-        return warm(Guest(memory_mib=GUEST_MIB, device='virtio-balloon-pci,id=balloon0'))
+        return warm(Guest(memory_mib=GUEST_MIB, device=BALLOON))
     order = which.removeprefix('order-')
     # Order 9 is the kernel's own choice.
     guest = Guest(memory_mib=GUEST_MIB, device=DEVICE,

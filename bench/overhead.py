@@ -19,14 +19,12 @@ import re
 import threading
 
 from record import Bench, ratios, spread, turns, where
-from guest import BUILD, DEVICE, Guest
+from guest import BUILD, DEVICE, REPORTING, Guest
 from test_off import code
 
-OFFERED = DEVICE
-NOT_OFFERED = DEVICE.removesuffix(',report-delay=on')
 # side: (kernel, device, the host changes the delay)
-SIDES = {'stock': ('6.12-stock', NOT_OFFERED, False), 'off': ('6.12', NOT_OFFERED, False),
-         'idle': ('6.12', OFFERED, False), 'changed': ('6.12', OFFERED, True)}
+SIDES = {'stock': ('6.12-stock', REPORTING, False), 'off': ('6.12', REPORTING, False),
+         'idle': ('6.12', DEVICE, False), 'changed': ('6.12', DEVICE, True)}
 SMOKE_SIDES = ('stock', 'changed')
 GUEST_MIB = 512
 COUNTED = ('anonymous 4k', 'anonymous thp', 'file 4k')

@@ -16,8 +16,8 @@ import signal
 import subprocess
 import time
 
-from record import ROOT, Bench, median, ratios, turns, where
-from guest import BUILD, DEVICE, Guest, wait_until
+from record import Bench, median, ratios, turns, where
+from guest import BUILD, DEVICE, REPORTING, Guest
 from watch import Curve
 
 Side = collections.namedtuple('Side', 'name series own_ms asked_ms')
@@ -70,18 +70,6 @@ class Limit:
             self.process.kill()
             self.process.wait()
             self.process.stdout.close()
-
-
-def quiet(guest):
-    """Wait until the guest has reported what is free: nothing new for longer than its pass."""
-    last = [-1, time.monotonic()]
-
-    def still():
-        reports = guest.delay()['reports']
-        if reports != last[0]:
-            last[:] = reports, time.monotonic()
-        return time.monotonic() - last[1] > 4
-    wait_until(still, 240, 'the first round of reports')
 
 
 def prepare(guest, side, smoke):
@@ -181,10 +169,10 @@ def main():
             stock = series.endswith('-stock')
             guests[series] = Guest(
                 series=kernel, memory_mib=bench.mib + (416 if bench.smoke else 3072),
-                device=DEVICE.removesuffix(',report-delay=on') if stock else DEVICE)
+                device=REPORTING if stock else DEVICE)
         for guest in guests.values():
             if not bench.smoke:
-                quiet(guest)
+                guest.wait_quiet(240)
         run(bench, guests)
         for guest in guests.values():
             guest.check_console()

@@ -25,12 +25,6 @@ def since(pid, before):
     return tuple(now - then for now, then in zip(usage(pid), before))
 
 
-def available_mib():
-    """What the host's kernel says it could give."""
-    return next(int(line.split()[1]) // 1024 for line in
-                Path('/proc/meminfo').read_text().splitlines() if line.startswith('MemAvailable:'))
-
-
 class Curve:
     """The resident memory of a process, read by a thread until the end of the `with`."""
 

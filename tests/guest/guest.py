@@ -32,7 +32,9 @@ FAULT = re.compile(r'Kernel panic|\bBUG\b|WARNING:|\bOops\b|Call Trace|INFO: pos
                    r'INFO: task .* blocked|general protection|lockdep|rcu: INFO|'
                    r'Out of memory|soft lockup|refcount_t|unable to handle|KASAN|UBSAN|ODEBUG')
 
-DEVICE = 'virtio-balloon-pci,id=balloon0,free-page-reporting=on,report-delay=on'
+BALLOON = 'virtio-balloon-pci,id=balloon0'
+REPORTING = f'{BALLOON},free-page-reporting=on'
+DEVICE = f'{REPORTING},report-delay=on'
 
 
 class GuestFault(Exception):
@@ -43,6 +45,11 @@ def accelerator():
     """'kvm' only where the CPU itself can: elsewhere guests hang under it."""
     flags = re.findall(r'\b(?:vmx|svm)\b', Path('/proc/cpuinfo').read_text())
     return 'kvm' if flags and os.access('/dev/kvm', os.R_OK | os.W_OK) else 'tcg'
+
+
+def available_mib():
+    """What this host's kernel says it could give."""
+    return int(re.search(r'MemAvailable:\s+(\d+)', Path('/proc/meminfo').read_text()).group(1)) // 1024
 
 
 def wait_until(condition, seconds, what):
@@ -166,8 +173,7 @@ class Guest:
 
     @staticmethod
     def _check_memory(memory_mib):
-        available = int(re.search(r'MemAvailable:\s+(\d+)', Path('/proc/meminfo').read_text())
-                        .group(1)) // 1024
+        available = available_mib()
         if available < memory_mib + 512:
             raise MemoryError(f'a guest of {memory_mib} MiB needs {memory_mib + 512} MiB of free '
                               f'memory, this machine has {available} MiB: free some')
@@ -317,6 +323,17 @@ class Guest:
         """
         self.qmp.command('balloon-set-report-delay')
         wait_until(lambda: 'applied-ms' in self.delay(), 30, 'an answer to the withdrawal')
+
+    def wait_quiet(self, seconds):
+        """Wait until the guest reports no more: nothing for longer than its delay of 2 s and a pass."""
+        last = [-1, time.monotonic()]
+
+        def quiet():
+            reports = self.delay()['reports']
+            if reports != last[0]:
+                last[:] = reports, time.monotonic()
+            return time.monotonic() - last[1] > 5
+        wait_until(quiet, seconds, 'the guest has reported all that is free')
 
     def settle(self, seconds=60):
         """Drain what is to be reported: until the host's memory stops falling."""

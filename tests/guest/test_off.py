@@ -11,12 +11,11 @@ import subprocess
 import time
 
 import tap
-from guest import BUILD, ROOT, Guest, nothing_happens_for, wait_until
+from guest import BUILD, REPORTING, ROOT, Guest, nothing_happens_for, wait_until
 
 SERIES = os.environ.get('REPORT_DELAY_SERIES', '6.12')
 OURS, STOCK = SERIES, f'{SERIES}-stock'
 STOCK_QEMU = BUILD / 'qemu-stock/qemu-system-x86_64'
-REPORTING = 'virtio-balloon-pci,id=balloon0,free-page-reporting=on'
 SYSCTL = '/proc/sys/vm/page_reporting_delay_ms'
 TRIGGER = '/proc/sys/vm/page_reporting_trigger'
 MIB = 2**20
@@ -51,14 +50,7 @@ def live(kernel, device):
         seen = {}
         if device:
             # The first round over all of memory, at 2 s a pass, is past.
-            last = [0, time.monotonic()]
-
-            def quiet():
-                reports = guest.delay()['reports']
-                if reports != last[0]:
-                    last[:] = reports, time.monotonic()
-                return time.monotonic() - last[1] > 5
-            wait_until(quiet, 180, 'the first round of reports')
+            guest.wait_quiet(180)
         before = vmstat(guest)
         first = guest.delay() if device else None
         base = guest.rss()

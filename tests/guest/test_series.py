@@ -13,8 +13,6 @@ import tap
 from guest import ROOT, Guest, wait_until
 
 SERIES = os.environ.get('REPORT_DELAY_SERIES', '6.12')
-FEATURES = 'free-page-reporting=on,report-delay=on'
-DEVICE = f'virtio-balloon-pci,id=balloon0,{FEATURES}'
 NEGOTIATES = 'virtio_balloon-let-the-host-choose-the-report-delay'
 MIB = 2**20
 USED_MIB = 256
@@ -29,7 +27,7 @@ def build_and_boot(count):
     done = subprocess.run([ROOT / 'scripts/build', 'kernel-at', SERIES, str(count)], text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
-    with Guest(series=f'{SERIES}-at', memory_mib=1024, device=DEVICE) as guest:
+    with Guest(series=f'{SERIES}-at', memory_mib=1024) as guest:
         # Until then the delay is 2 s.
         assert guest.delay()['negotiated'] == (NEGOTIATES in patches()[:count])
         base, peak = guest.use_and_free(USED_MIB)

@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 
 import tap
-from guest import BUILD, DEVICE, Guest, nothing_happens_for, wait_until
+from guest import BUILD, DEVICE, Guest, available_mib, nothing_happens_for, wait_until
 
 PSI = 'triggers' if '--psi' in sys.argv[1:] else 'off'
 STEER = BUILD / 'steer/balloon-steer'
@@ -57,10 +57,6 @@ hold-ms = 3000
 tight-tte-ms = 0
 urgent-tte-ms = 0
 '''
-
-
-def available_mib():
-    return int(re.search(r'MemAvailable:\s+(\d+)', Path('/proc/meminfo').read_text()).group(1)) // 1024
 
 
 class Host:

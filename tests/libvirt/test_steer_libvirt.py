@@ -9,12 +9,12 @@ SPDX-License-Identifier: GPL-2.0-or-later
 """
 import json
 import os
-import re
 import signal
 import subprocess
 from pathlib import Path
 
 from host import PREFIX, Console, Host, domain_xml, enter, wait_until
+from guest import available_mib
 import private
 import tap
 
@@ -41,10 +41,6 @@ urgent-tte-ms = 0
 '''
 host = None
 steer = None
-
-
-def available_mib():
-    return int(re.search(r'MemAvailable:\s+(\d+)', Path('/proc/meminfo').read_text()).group(1)) // 1024
 
 
 class Steer:

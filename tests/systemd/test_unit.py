@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / 'tests/guest'))
 # pylint: disable=wrong-import-position
 import tap
-from guest import wait_until
+from guest import available_mib, wait_until
 
 SYSTEMD = next((p for p in map(Path, ('/usr/lib/systemd/systemd', '/lib/systemd/systemd'))
                 if p.exists()), None)
@@ -121,10 +121,6 @@ class FakeQemu:
         elif command not in ('qmp_capabilities', 'query-migrate'):
             return {'error': {'class': 'CommandNotFound', 'desc': 'The command is not found'}}
         return {'return': {}}
-
-
-def available_mib():
-    return int(re.search(r'MemAvailable:\s+(\d+)', Path('/proc/meminfo').read_text()).group(1)) // 1024
 
 
 class Machine:
