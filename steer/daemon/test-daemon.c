@@ -767,6 +767,14 @@ static char **next_frame(Terminal *t)
     return g_strsplit(frame->str, "\n", -1);
 }
 
+static void close_top(Terminal *t)
+{
+    close(t->inner_fd);
+    close(t->fd);
+    g_object_unref(t->top);
+    g_string_free(t->seen, TRUE);
+}
+
 /* It ends well, and the terminal is as it was. */
 static void end_top(Terminal *t)
 {
@@ -777,10 +785,7 @@ static void end_top(Terminal *t)
     g_assert_cmpint(tcgetattr(t->inner_fd, &modes), ==, 0);
     g_assert_cmpuint(modes.c_lflag, ==, t->modes.c_lflag);
     g_assert_cmpmem(modes.c_cc, sizeof(modes.c_cc), t->modes.c_cc, sizeof(t->modes.c_cc));
-    close(t->inner_fd);
-    close(t->fd);
-    g_object_unref(t->top);
-    g_string_free(t->seen, TRUE);
+    close_top(t);
 }
 
 static void press(Terminal *t, char key)
@@ -868,26 +873,22 @@ static void test_top_interrupted(Fixture *f, gconstpointer data)
     g_free(shown_until(&t, "no daemon is running"));
     g_assert_true(g_subprocess_wait(t.top, NULL, NULL));
     g_assert_cmpint(g_subprocess_get_exit_status(t.top), ==, 1);
-    close(t.inner_fd);
-    close(t.fd);
-    g_object_unref(t.top);
-    g_string_free(t.seen, TRUE);
+    close_top(&t);
 }
 
 /* The window is closed: no process stays. */
 static void test_top_closed(Fixture *f, gconstpointer data)
 {
+    g_autoptr(GSubprocess) top = NULL;
     Terminal t;
 
     (void)data;
     start_calm(f);
     start_top(f, &t);
     g_strfreev(next_frame(&t));
-    close(t.inner_fd);
-    close(t.fd);
-    g_assert_true(g_subprocess_wait_check(t.top, NULL, NULL));
-    g_object_unref(t.top);
-    g_string_free(t.seen, TRUE);
+    top = g_object_ref(t.top);
+    close_top(&t);
+    g_assert_true(g_subprocess_wait_check(top, NULL, NULL));
 }
 
 /* What systemd is told. */
