@@ -62,9 +62,8 @@ check-thorough: qemu guest steer-tests ## the long ones too: debug kernel, other
 qtest: qemu ## the device's own tests
 	@scripts/check qtest
 
-guest-deb: qemu ## Debian's cloud kernel 6.12 with the series, as a package (an hour)
+guest-deb: qemu programs ## Debian's cloud kernel 6.12 with the series, as a package (an hour)
 	@scripts/setup deb
-	@scripts/build programs
 	@scripts/build guest-deb
 	@python3 tests/guest/test_guest_deb.py
 
@@ -146,7 +145,6 @@ stock-facts: qemu ## record what a balloon of unpatched QEMU looks like
 
 steer: setup ## build balloon-steer: build/steer/balloon-steer
 	@scripts/build programs
-	@ninja -C build --quiet steer/bench-scale
 
 steer-tests: setup
 	@scripts/build steer
@@ -165,10 +163,9 @@ fuzz-steer: setup ## SECONDS=N: fuzz what balloon-steer reads, with ASan and UBS
 		build/fuzz-steer/steer/fuzz/fuzz-$$target -max_total_time=$(SECONDS) \
 			-artifact_prefix=build/fuzz-steer/ build/fuzz-steer/corpus-$$target || exit 1; done
 
-bench-steer-scale: steer ## CSV=FILE: 1000 fake QEMUs, none and 100 of them hostile
-	@ninja -C build --quiet steer/bench-scale
+bench-steer-scale: steer ## 1000 fake QEMUs, none and 100 of them hostile
 	@for hostile in 0 100; do \
-		build/steer/bench-scale build/steer/balloon-steer 1000 $$hostile 50 60 $(CSV) || exit 1; done
+		build/steer/bench-scale build/steer/balloon-steer 1000 $$hostile 50 60 || exit 1; done
 
 clean: ## remove build/; sources and ccache stay
 	rm -rf build

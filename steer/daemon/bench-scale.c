@@ -1,10 +1,9 @@
 /*
  * How the daemon does with a thousand VMs, some of them hostile
  *
- * usage: bench-scale BALLOON-STEER GUESTS HOSTILE ROUNDS IDLE-S [FILE.csv]
+ * usage: bench-scale BALLOON-STEER GUESTS HOSTILE ROUNDS IDLE-S
  *
- * Prints CSV: metric,value; to FILE.csv goes one line more, under a header if
- * the file is new. The servers run in this process, on the same CPUs.
+ * Prints CSV: metric,value. The servers run in this process, on the same CPUs.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -26,8 +25,6 @@ typedef struct Bench {
     FakeHost *host;
     unsigned int guests, hostile;
     pid_t daemon;
-    /* What came out. */
-    double p50_ms, p99_ms, calm_percent, urgent_percent, rss_kib;
 } Bench;
 
 static void put(Bench *b, const char *name, const char *format, ...) G_GNUC_PRINTF(3, 4);
@@ -126,7 +123,7 @@ static double cpu_s(Bench *b)
     return ns / 1e9;
 }
 
-static double rss_kib(Bench *b)
+static double rss_mib(Bench *b)
 {
     g_autofree char *path = g_strdup_printf("/proc/%d/statm", b->daemon);
     g_autofree char *text = NULL;
@@ -134,7 +131,7 @@ static double rss_kib(Bench *b)
 
     g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
     g_assert_cmpint(sscanf(text, "%*u %lu", &pages), ==, 1);
-    return pages * (sysconf(_SC_PAGESIZE) / 1024.0);
+    return pages * (sysconf(_SC_PAGESIZE) / 1048576.0);
 }
 
 /* When the last of the well-behaved was given a delay in the range; 0: no. */
@@ -198,13 +195,11 @@ static void cross(Bench *b, int rounds)
     }
     qsort(total_ms, rounds, sizeof(double), compare);
     qsort(sending_ms, rounds, sizeof(double), compare);
-    b->p50_ms = total_ms[rounds / 2];
-    b->p99_ms = total_ms[rounds * 99 / 100];
     printf("rounds,%d\ncrossed_to_last_ms_p50,%.1f\n"
            "crossed_to_last_ms_p99,%.1f\ncrossed_to_last_ms_max,%.1f\n"
            "first_to_last_ms_p50,%.1f\nfirst_to_last_ms_max,%.1f\n",
-           rounds, b->p50_ms, b->p99_ms, total_ms[rounds - 1], sending_ms[rounds / 2],
-           sending_ms[rounds - 1]);
+           rounds, total_ms[rounds / 2], total_ms[rounds * 99 / 100],
+           total_ms[rounds - 1], sending_ms[rounds / 2], sending_ms[rounds - 1]);
 }
 
 static double share(Bench *b, int seconds)
@@ -230,28 +225,6 @@ static void remove_tree(const char *path)
     g_remove(path);
 }
 
-static void write_row(Bench *b, int rounds, const char *path)
-{
-    bool is_new = access(path, F_OK) < 0;
-    FILE *file = fopen(path, "a");
-
-    if (!file) {
-        perror(path);
-        exit(1);
-    }
-    if (is_new) {
-        fputs("vms,hostile,rounds,crossing_p50_ms,crossing_p99_ms,idle_cpu_percent,"
-              "urgent_cpu_percent,rss_kib\n",
-              file);
-    }
-    fprintf(file, "%u,%u,%d,%.1f,%.1f,%.3f,%.2f,%.0f\n", b->guests, b->hostile, rounds,
-            b->p50_ms, b->p99_ms, b->calm_percent, b->urgent_percent, b->rss_kib);
-    if (fclose(file) != 0) {
-        perror(path);
-        exit(1);
-    }
-}
-
 int main(int argc, char **argv)
 {
     struct rlimit files;
@@ -259,9 +232,9 @@ int main(int argc, char **argv)
     int64_t first_us;
     int rounds, idle_s, status;
 
-    if (argc != 6 && argc != 7) {
+    if (argc != 6) {
         fprintf(stderr, "usage: bench-scale BALLOON-STEER GUESTS HOSTILE "
-                        "ROUNDS IDLE-S [FILE.csv]\n");
+                        "ROUNDS IDLE-S\n");
         return 2;
     }
     getrlimit(RLIMIT_NOFILE, &files);
@@ -276,18 +249,13 @@ int main(int argc, char **argv)
     wait_all(&b, 10000, 60000, &first_us);
     printf("guests,%u\nhostile,%u\n", b.guests, b.hostile);
     g_usleep(5 * G_USEC_PER_SEC);
-    b.calm_percent = share(&b, idle_s);
-    printf("calm_cpu_percent,%.3f\n", b.calm_percent);
+    printf("calm_cpu_percent,%.3f\n", share(&b, idle_s));
     fflush(stdout);
     cross(&b, rounds);
     fflush(stdout);
     g_usleep(2 * G_USEC_PER_SEC);
-    b.urgent_percent = share(&b, MAX(idle_s / 2, 1));
-    b.rss_kib = rss_kib(&b);
-    printf("urgent_cpu_percent,%.2f\nrss_mib,%.1f\n", b.urgent_percent, b.rss_kib / 1024);
-    if (argc == 7) {
-        write_row(&b, rounds, argv[6]);
-    }
+    printf("urgent_cpu_percent,%.2f\n", share(&b, MAX(idle_s / 2, 1)));
+    printf("rss_mib,%.1f\n", rss_mib(&b));
     kill(b.daemon, SIGTERM);
     waitpid(b.daemon, &status, 0);
     fake_host_free(b.host);
