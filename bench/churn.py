@@ -31,7 +31,7 @@ GUEST_MIB = 1536
 PERIOD_MS = 400
 SYSCTL = '/proc/sys/vm/page_reporting_delay_ms'
 TRIGGER = '/proc/sys/vm/page_reporting_trigger'
-BACK_SECONDS = 120
+BACK_SECONDS = 60
 # What CALM and URGENT of balloon-steer's standard values are.
 IS_CALM, IS_SHORT = (lambda ms: ms >= 10000), (lambda ms: ms == 50)
 
@@ -163,7 +163,7 @@ def measure(bench, pair, number, side):
         part = 0.7 if bench.smoke else 0.97
         took = back(guests[0], bench.back, part, pair.steer.short if side == CALM else None)
         bench.add(guests[0], 'back', round=number, side=side, mib=bench.back, most_s=took)
-        bench.say(f'{number} {side}: 97 % of {bench.back} MiB back after {took:.3f} s')
+        bench.say(f'{number} {side}: 97 % of {bench.back} MiB back after {took} s')
     pair.end()
 
 
@@ -175,8 +175,9 @@ def lost(rows, side):
 
 def plot(bench):
     """Reclaim time against cost: the fixed delays are a line, steering is a point."""
-    took = {side: median(row['most_s'] for row in bench.tables['back'] if row['side'] == side)
-            for side in dict.fromkeys(row['side'] for row in bench.tables['back'])}
+    back_rows = [row for row in bench.tables['back'] if row['most_s'] != '']
+    took = {side: median(row['most_s'] for row in back_rows if row['side'] == side)
+            for side in dict.fromkeys(row['side'] for row in back_rows)}
     line = sorted((seconds, lost(bench.rows, side), f'"{side.removeprefix("fixed-")} ms"')
                   for side, seconds in took.items() if side != CALM)
     bench.plot('trade', f'''

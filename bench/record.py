@@ -149,11 +149,12 @@ class Bench:
         return self.tables['']
 
     def add(self, guest=None, table='', accelerator='none', kernel='none', vcpus='none', **values):
-        """A row. guest: what has .accel, .release and .cpus; or say those yourself."""
+        """A row. guest: what has .accel, .release and .cpus; or say those yourself. None: ''."""
         if guest:
             accelerator, kernel, vcpus = guest.accel, guest.release, guest.cpus
         values = {name: round(value, 6) if isinstance(value, float) else value
                   for name, value in values.items()}
+        values = {name: '' if value is None else value for name, value in values.items()}
         row = dict(zip(COMMON, map(str, (self.date, accelerator, kernel, os.cpu_count(), vcpus))))
         self.tables.setdefault(table, []).append(row | values)
         return row | values

@@ -61,13 +61,17 @@ class Curve:
                      if at >= start and value <= mib), None)
 
     def back(self, start, base, peak, seconds, parts):
-        """Wait until the last part is back: seconds from start to each of the parts."""
+        """Wait until the last part is back: seconds from start to each of the parts.
+
+        None for what is not back in time: the guest's per-CPU lists keep some.
+        """
         goals = {part: peak - part * (peak - base) for part in parts}
         deadline = start + seconds
         while self.last() > min(goals.values()):
             if time.monotonic() > deadline:
-                raise TimeoutError(f'{self.last():.0f} MiB after {seconds} s, to fall from '
-                                   f'{peak:.0f} to {min(goals.values()):.0f}')
+                print(f'{self.last():.0f} MiB after {seconds} s, to fall from {peak:.0f} to '
+                      f'{min(goals.values()):.0f}', flush=True)
+                break
             time.sleep(0.01)
         return {part: self.first_below(start, goal) for part, goal in goals.items()}
 
