@@ -11,7 +11,7 @@ SECONDS ?= 600
 .PHONY: install uninstall libvirt setup-libvirt help setup fetch qemu guest programs demo check \
 	check-thorough qtest kunit guest-deb docs lint stock-facts mutate fuzz bench bench-page \
 	bench-kernels bench-reclaim bench-churn bench-overhead bench-memhog bench-latency bench-scale \
-	bench-nogain bench-device-cost bench-guest-latency clean steer steer-tests deb fuzz-steer \
+	bench-nogain bench-compaction bench-device-cost bench-guest-latency clean steer steer-tests deb fuzz-steer \
 	bench-steer-scale
 # In the order they run in; each is bench/NAME.py.
 BENCHES = reclaim churn overhead memhog latency guest_latency scale nogain device_cost
@@ -52,8 +52,10 @@ check-thorough: qemu guest steer-tests ## the long ones too: debug kernel, other
 	@scripts/build qemu-fuzz
 	@scripts/setup cross
 	@scripts/build kernel 6.12 trace
+	@scripts/build kernel-stock 6.12 numa
 	@for series in 6.12 7.3; do \
 		scripts/build kernel $$series debug module && \
+		scripts/build kernel $$series numa && \
 		scripts/build kernel-stock $$series && \
 		scripts/build kernel-stock $$series debug module || exit 1; \
 	done
@@ -120,6 +122,13 @@ bench-latency: qemu guest setup-libvirt ## from command to answer and report, QM
 
 bench-scale: qemu guest steer ## balloon-steer over 1 to 1000 QEMUs, real and played
 	@bench/scale.py
+
+bench-compaction: qemu guest ## pins where only CMA is free, stock and ours (20 minutes)
+	@scripts/build kernel 7.3 numa
+	@for kind in kernel-stock kernel; do \
+		scripts/build $$kind 6.12 numa && scripts/build $$kind 6.12 numa node-reclaim || exit 1; \
+	done
+	@bench/compaction.py
 
 bench-nogain: qemu guest ## where the delay does not matter
 	@bench/nogain.py
