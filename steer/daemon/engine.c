@@ -422,8 +422,8 @@ static void send_queries(Engine *engine, int64_t now, int64_t passed_ns)
     for (size_t n = 0; n < engine->vm_count && share; n++) {
         size_t i = (engine->query_cursor + n) % engine->vm_count;
 
-        /* A little early, or the turn would come late by a tick. */
-        if (wants_query(engine, i, now, interval_ns * 3 / 4)) {
+        /* A tick early, or the turn would come late by one. */
+        if (wants_query(engine, i, now, interval_ns - MIN(passed_ns, interval_ns / 4))) {
             send_query(engine, i, now);
             engine->query_cursor = i + 1;
             share--;

@@ -553,8 +553,12 @@ void qmp_client_ready(QmpClient *c, uint32_t events, int64_t now_us)
 /* It is over when more is earned than a tick, 1 s at most, can leave unread. */
 static void client_tick_flood(QmpClient *c, int64_t now_us)
 {
-    bool some = budget_take(&c->bytes, 0, QMP_BYTES_PER_S, QMP_BYTES_BURST, now_us);
+    bool some;
 
+    if (!c->flood_us && !c->throttled && !c->flooded) {
+        return;
+    }
+    some = budget_take(&c->bytes, 0, QMP_BYTES_PER_S, QMP_BYTES_BURST, now_us);
     if (c->flood_us && c->bytes.left > 2 * QMP_BYTES_PER_S) {
         c->flood_us = 0;
     }
