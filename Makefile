@@ -174,7 +174,7 @@ fuzz-steer: setup ## SECONDS=N: fuzz what balloon-steer reads, with ASan and UBS
 
 bench-steer-scale: steer ## 1000 fake QEMUs, none and 100 of them hostile
 	@for hostile in 0 100; do \
-		build/steer/bench-scale build/steer/balloon-steer 1000 $$hostile 50 60 || exit 1; done
+		build/steer/bench-scale build/steer/balloon-steer 1000 $$hostile 50 60 60 || exit 1; done
 
 clean: ## remove build/; sources and ccache stay
 	rm -rf build

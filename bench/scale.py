@@ -1,13 +1,15 @@
 #!/usr/bin/python3
 """How does balloon-steer do with many guests? Real QEMUs, and a thousand played ones.
 
-usage: scale.py [--smoke] [--rounds N] [--seconds N] [--fakes N]    make bench-scale builds what it needs
+usage: scale.py [--smoke] [--rounds N] [--seconds N] [--settle N] [--fakes N]
+
+make bench-scale builds what it needs.
 
 1, 10 and 50 QEMU processes: a guest is booted once, saved, and restored into each of
 them, paused, so that its driver has negotiated. The host's memory is what this
-program says, from TIGHT to short: time from the moment it is short to the moment at which each QEMU had
-its request, by QEMU's own log; the daemon's CPU time calm and under pressure, and its
-memory. Then the same with fake QEMUs, by build/steer/bench-scale.
+program says, from TIGHT to short: time from the moment it is short to the moment at
+which each QEMU had its request, by QEMU's own log; the daemon's CPU time calm and under
+pressure, and its memory. Then the same with fake QEMUs, by build/steer/bench-scale.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
@@ -157,9 +159,10 @@ def real(bench, count):
 
 
 def fake(bench, count, hostile):
-    """bench-scale: its figures in a row."""
+    """bench-scale: its figures in a row. Who is hostile is left alone more and more."""
+    settle_s = bench.settle if hostile else min(bench.settle, 5)
     text = subprocess.run([FAKE_PROGRAM, BINARY, str(count), str(hostile),
-                           str(bench.rounds), str(bench.seconds)], check=True, text=True,
+                           str(bench.rounds), str(settle_s), str(bench.seconds)], check=True, text=True,
                           stdout=subprocess.PIPE).stdout
     seen = dict(line.split(',') for line in text.split())
     bench.add(accelerator='host', side='fake', guests_count=count, hostile_count=hostile,
@@ -198,7 +201,7 @@ plot $QEMU using 1:2 with linespoints lw 2 title "ms, QEMU", \\
 
 
 def main():
-    bench = Bench('scale', __doc__, rounds=(5, 1), seconds=(8, 1), fakes=(1000, 10))
+    bench = Bench('scale', __doc__, rounds=(5, 1), seconds=(20, 1), settle=(60, 1), fakes=(1000, 10))
     if not FAKE_PROGRAM.exists():
         sys.exit(f'scale.py: {FAKE_PROGRAM} is not built: run `make bench-scale`')
     for count in SMOKE_REAL if bench.smoke else REAL:

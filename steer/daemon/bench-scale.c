@@ -1,8 +1,10 @@
 /*
  * How the daemon does with a thousand VMs, some of them hostile
  *
- * usage: bench-scale BALLOON-STEER GUESTS HOSTILE ROUNDS IDLE-S
+ * usage: bench-scale BALLOON-STEER GUESTS HOSTILE ROUNDS SETTLE-S IDLE-S
  *
+ * Calm is measured for IDLE-S after SETTLE-S: floods are cut off after some 10 s,
+ * and attempts to connect to who misbehaves become rare in a minute.
  * Prints CSV: metric,value. The servers run in this process, on the same CPUs.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
@@ -230,11 +232,11 @@ int main(int argc, char **argv)
     struct rlimit files;
     Bench b = { 0 };
     int64_t first_us;
-    int rounds, idle_s, status;
+    int rounds, settle_s, idle_s, status;
 
-    if (argc != 6) {
+    if (argc != 7) {
         fprintf(stderr, "usage: bench-scale BALLOON-STEER GUESTS HOSTILE "
-                        "ROUNDS IDLE-S\n");
+                        "ROUNDS SETTLE-S IDLE-S\n");
         return 2;
     }
     getrlimit(RLIMIT_NOFILE, &files);
@@ -243,12 +245,13 @@ int main(int argc, char **argv)
     b.guests = atoi(argv[2]);
     b.hostile = atoi(argv[3]);
     rounds = atoi(argv[4]);
-    idle_s = atoi(argv[5]);
+    settle_s = atoi(argv[5]);
+    idle_s = atoi(argv[6]);
     set_up(&b);
     start(&b, argv[1]);
     wait_all(&b, 10000, 60000, &first_us);
     printf("guests,%u\nhostile,%u\n", b.guests, b.hostile);
-    g_usleep(5 * G_USEC_PER_SEC);
+    g_usleep((gulong)settle_s * G_USEC_PER_SEC);
     printf("calm_cpu_percent,%.3f\n", share(&b, idle_s));
     fflush(stdout);
     cross(&b, rounds);
