@@ -343,6 +343,34 @@ def device_cost(results):
             + environment(rows) + table(['side', 'discards a second', f'to {base}'], body))
 
 
+def compaction(results):
+    rows = results.rows('compaction')
+    bases = {'ours-6.12': 'stock-6.12', '7.3': 'stock-6.12', 'ours-6.12-before': 'stock-6.12-before'}
+
+    def cells(side, workload, field, factor=1):
+        of = pick(rows, side=side, workload=workload)
+        base = bases.get(side)
+        part = ratios(pick(rows, workload=workload), field, side, base) if base else []
+        return [ranged([factor * value for value in column(of, field)]) if of else '',
+                ranged(part) if part else '']
+    pins = [[f'``{side}``', *cells(side, 'pins', 'took_us', 1e-6),
+             ranged(column(pick(rows, side=side, workload='pins'), 'compact_stall_count')),
+             ranged(column(pick(rows, side=side, workload='pins'), 'pgscan_direct_count'))]
+            for side in names(rows)]
+    helps = [[f'``{side}``', workload, *cells(side, workload, 'huge_count'),
+              *cells(side, workload, 'compact_success_count')]
+             for side in names(pick(rows, workload='touch')) for workload in ('touch', 'pin')]
+    count = names(pick(rows, workload='pins'), 'pieces_count')[0]
+    return ([f'{count} long-term pins of 2 MiB, by io_uring in the place of an assigned device, want a NUMA',
+             'node of which only CMA is free, and come from the other node. ``before``: 6.12 as it was',
+             'before its releases gave up direct reclaim for a huge page of a single node.', '']
+            + environment(rows)
+            + table(['side', 'all pins, s', 'to its stock', 'compactions tried', 'pages reclaim looked at'], pins)
+            + ['Huge pages asked for in fragmented memory without CMA, movable (touch) and not (pin).', '']
+            + table(['side', 'asked by', 'huge pages', 'to stock', 'compactions that succeeded', 'to stock'], helps)
+            + results.picture('compaction-pins', 'time of a pin against compactions'))
+
+
 SECTIONS = (
     ('How soon is the memory back?', 'reclaim', reclaim),
     ('What does a delay cost a guest that uses memory again and again?', 'churn', churn),
@@ -353,6 +381,7 @@ SECTIONS = (
     ('Many guests', 'scale', scale),
     ('Where the delay does not matter', 'nogain', nogain),
     ('What a report costs QEMU', 'device-cost', device_cost),
+    ('Pins where only CMA is free', 'compaction', compaction),
 )
 
 
