@@ -26,11 +26,8 @@ static unsigned long free_mib(void)
 {
     char line[256];
     unsigned long kib = 0;
-    FILE *file = fopen("/proc/meminfo", "r");
+    FILE *file = open_file("/proc/meminfo", "r");
 
-    if (!file) {
-        die("/proc/meminfo");
-    }
     while (fgets(line, sizeof(line), file) && sscanf(line, "MemFree: %lu", &kib) != 1) {
     }
     fclose(file);
@@ -42,11 +39,8 @@ static unsigned long free_huge(void)
 {
     char line[512];
     unsigned long sum = 0;
-    FILE *file = fopen("/proc/buddyinfo", "r");
+    FILE *file = open_file("/proc/buddyinfo", "r");
 
-    if (!file) {
-        die("/proc/buddyinfo");
-    }
     while (fgets(line, sizeof(line), file)) {
         char *end = line + strcspn(line, "\n");
         unsigned long order10, order9;
@@ -70,27 +64,11 @@ static unsigned long free_huge(void)
 
 static void write_to(const char *path, const char *text)
 {
-    FILE *file = fopen(path, "w");
+    FILE *file = open_file(path, "w");
 
-    if (!file || fputs(text, file) < 0 || fclose(file)) {
+    if (fputs(text, file) < 0 || fclose(file)) {
         die(path);
     }
-}
-
-/* Address space of LENGTH bytes, aligned to a piece. */
-static char *reserve(unsigned long length, int advice)
-{
-    char *start = mmap(NULL, length + PIECE, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-    if (start == MAP_FAILED) {
-        die("mmap");
-    }
-    start += PIECE - (unsigned long)start % PIECE;
-    if (madvise(start, length, advice)) {
-        die("madvise");
-    }
-    return start;
 }
 
 /* Single pages until that little is free; how many bytes. */

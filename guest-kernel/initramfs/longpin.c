@@ -41,20 +41,12 @@ struct phase {
     long huge_kib;
 };
 
-/* Address space for COUNT pieces that want NODE, not touched. */
-static char *reserve(unsigned long count, unsigned long node)
+/* Address space for COUNT pieces that want NODE. */
+static char *reserve_on(unsigned long count, unsigned long node)
 {
     unsigned long nodes = 1UL << node;
-    char *start = mmap(NULL, (count + 1) * PIECE, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *start = reserve(count * PIECE, MADV_HUGEPAGE);
 
-    if (start == MAP_FAILED) {
-        die("mmap");
-    }
-    start += PIECE - (unsigned long)start % PIECE;
-    if (madvise(start, count * PIECE, MADV_HUGEPAGE)) {
-        die("madvise");
-    }
     /* The kernel takes one bit less than it is told of. */
     if (syscall(SYS_mbind, start, count * PIECE, POLICY_PREFERRED, &nodes,
                 MAX_NODES + 1, 0)) {
@@ -125,9 +117,9 @@ static void run(struct phase *phase, int ring, char *start, unsigned long slot,
 static void raise_watermark(void)
 {
     unsigned long kib;
-    FILE *file = fopen("/proc/sys/vm/min_free_kbytes", "r+");
+    FILE *file = open_file("/proc/sys/vm/min_free_kbytes", "r+");
 
-    if (!file || fscanf(file, "%lu", &kib) != 1) {
+    if (fscanf(file, "%lu", &kib) != 1) {
         die("/proc/sys/vm/min_free_kbytes");
     }
     rewind(file);
@@ -159,7 +151,7 @@ int main(int argc, char **argv)
     sigprocmask(SIG_BLOCK, &set, NULL);
 
     ring = open_ring(fill_max + count);
-    start = reserve(fill_max + count, node);
+    start = reserve_on(fill_max + count, node);
     run(&fill, ring, start, 0, fill_max, node);
     raise_watermark();
 

@@ -35,6 +35,32 @@ static inline void die(const char *what)
     exit(1);
 }
 
+static inline FILE *open_file(const char *path, const char *mode)
+{
+    FILE *file = fopen(path, mode);
+
+    if (!file) {
+        die(path);
+    }
+    return file;
+}
+
+/* Address space of LENGTH bytes, aligned to a piece, not touched. */
+static inline char *reserve(unsigned long length, int advice)
+{
+    char *start = mmap(NULL, length + PIECE, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (start == MAP_FAILED) {
+        die("mmap");
+    }
+    start += PIECE - (unsigned long)start % PIECE;
+    if (madvise(start, length, advice)) {
+        die("madvise");
+    }
+    return start;
+}
+
 static inline unsigned long parse(const char *text, const char *what, unsigned long max)
 {
     char *stop;
@@ -101,11 +127,8 @@ static inline long huge_kib(void)
 {
     char line[256];
     long kib = -1;
-    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    FILE *file = open_file("/proc/self/smaps_rollup", "r");
 
-    if (!file) {
-        die("/proc/self/smaps_rollup");
-    }
     while (fgets(line, sizeof(line), file)) {
         if (sscanf(line, "AnonHugePages: %ld", &kib) == 1) {
             break;
@@ -119,11 +142,8 @@ static inline long huge_kib(void)
 static inline int read_counters(struct counter *counters)
 {
     int count = 0;
-    FILE *file = fopen("/proc/vmstat", "r");
+    FILE *file = open_file("/proc/vmstat", "r");
 
-    if (!file) {
-        die("/proc/vmstat");
-    }
     while (count < MAX_COUNTERS &&
            fscanf(file, "%47s %lld", counters[count].name, &counters[count].value) == 2) {
         count++;
