@@ -2,16 +2,14 @@
 
 The host's shortage is made, not faked: a program takes memory until what is
 available is below the floor, which is raised so that it need not take nearly
-all of it.
+all of it. Its pressure is real, too: programs that fight over the page cache of a
+cgroup which is too small for them.
 
-    test_steer.py [--psi] [PART-OF-A-NAME]
-
---psi lets the daemon listen to this host's memory pressure, too. What else runs
-on the host, a build say, then makes it short of memory before the test does:
-for a host that does nothing else.
+    test_steer.py [PART-OF-A-NAME]
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
+import contextlib
 import json
 import os
 import re
@@ -25,7 +23,6 @@ from pathlib import Path
 import tap
 from guest import BUILD, DEVICE, Guest, available_mib, nothing_happens_for, wait_until
 
-PSI = 'triggers' if '--psi' in sys.argv[1:] else 'off'
 STEER = BUILD / 'steer/balloon-steer'
 MEMHOG = BUILD / 'guest-kernel/initramfs/memhog'
 MIB = 2**20
@@ -33,6 +30,8 @@ GUEST_MIB = 1024
 FREED_MIB = 384
 CALM_MS, URGENT_MS = 30000, 50
 LEASE_S = 10
+PSI_VETO_S = 10
+STALL_MIB = 64
 OWN_MS = 2000
 # F is this part of what is available at the start: calm, and less than half to
 # take away until it is short. The bands above F are narrow, or the guests would
@@ -44,7 +43,7 @@ CONFIG = '''
 qmp-folder = {folder}/qmp
 control-socket = {folder}/control
 lock-file = {folder}/lock
-psi = {psi}
+psi = triggers
 [policy]
 floor-mib = {floor}
 easy-below-floor-percent = 106
@@ -65,6 +64,7 @@ class Host:
     def __init__(self, folder):
         self.folder = folder
         (folder / 'qmp').mkdir()
+        (folder / 'log').touch()
         self.daemon = self.hog = None
         self.guests = []
         try:
@@ -76,7 +76,7 @@ class Host:
                 guest.withdraw()
             self.available = available_mib()
             self.floor = int(self.available * FLOOR_PART)
-            (folder / 'steer.conf').write_text(CONFIG.format(folder=folder, floor=self.floor, psi=PSI))
+            (folder / 'steer.conf').write_text(CONFIG.format(folder=folder, floor=self.floor))
         except BaseException:
             self.close()
             raise
@@ -90,6 +90,8 @@ class Host:
             guest.close()
 
     def start_daemon(self):
+        if self.daemon and self.daemon.poll() is None:
+            return
         with open(self.folder / 'log', 'ab') as log:
             self.daemon = subprocess.Popen(
                 ['setpriv', '--pdeathsig', 'KILL', STEER, 'run', '--verbose', '--config',
@@ -99,7 +101,7 @@ class Host:
         """Other values of [policy], until the next reload."""
         more = ''.join(f'{key.replace("_", "-")} = {value}\n' for key, value in policy.items())
         (self.folder / 'steer.conf').write_text(
-            CONFIG.format(folder=self.folder, floor=self.floor, psi=PSI) + more)
+            CONFIG.format(folder=self.folder, floor=self.floor) + more)
         at = self.mark()
         self.daemon.send_signal(signal.SIGHUP)
         wait_until(lambda: 'configuration reloaded' in self.said_since(at), 30, self.said)
@@ -129,8 +131,7 @@ class Host:
         return [guest.use_and_free(FREED_MIB) for guest in self.guests]
 
     def calm_down(self):
-        if self.hog:
-            self.give_memory_back()
+        self.give_memory_back()
         # A guest that took returned memory back has a longer one than the others.
         wait_until(self.calm, 120, lambda: f'calm, it is {self.applied()}; the daemon says:\n'
                                            f'{self.said()}')
@@ -140,12 +141,15 @@ class Host:
 
     def take_memory(self):
         """Until a tenth less than the floor is available; seconds since the floor was crossed."""
+        self.give_memory_back()  # of a test that failed
         mib = available_mib() - int(self.floor * 0.9)
         self.hog = subprocess.Popen(['setpriv', '--pdeathsig', 'KILL', MEMHOG, str(mib)],
                                     stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         wait_until(lambda: available_mib() < self.floor, 120, 'the floor crossed')
 
     def give_memory_back(self):
+        if not self.hog:
+            return
         self.hog.kill()
         self.hog.wait()
         self.hog = None
@@ -157,6 +161,44 @@ class Host:
         return wait_until(lambda: set(self.applied(guests)) == {value}, seconds,
                           lambda: f'{value} ms everywhere, it is {self.applied(guests)}; '
                                   f'the daemon says:\n{self.said()}')
+
+
+def memory_cgroup():
+    """(folder for a new memory cgroup, name of the file of its limit), of version 1 or 2."""
+    for line in Path('/proc/mounts').read_text().splitlines():
+        _, folder, kind, options = line.split()[:4]
+        if kind == 'cgroup' and 'memory' in options.split(','):
+            return Path(folder), 'memory.limit_in_bytes'
+        controls = Path(folder, 'cgroup.subtree_control')
+        if kind == 'cgroup2' and 'memory' in controls.read_text().split():
+            return Path(folder), 'memory.max'
+    raise tap.Skip('no memory cgroups here')
+
+
+@contextlib.contextmanager
+def stall(folder):
+    """Real pressure: readers of a file that has no room in their cgroup wait for its pages."""
+    parent, limit = memory_cgroup()
+    group = parent / f'report-delay-{os.getpid()}'
+    try:
+        group.mkdir()
+        (group / limit).write_text(str(STALL_MIB * MIB))
+    except OSError as error:
+        raise tap.Skip(f'no memory cgroup to be had: {error}') from error
+    # Written by them: a page counts where it was first used.
+    readers = subprocess.Popen(
+        ['setpriv', '--pdeathsig', 'KILL', 'sh', '-c',
+         f'echo $$ >{group}/cgroup.procs; head -c {4 * STALL_MIB}M /dev/zero >{folder}/fought-over; '
+         f'for i in 1 2 3 4 5 6 7 8; do '
+         f'while :; do cat {folder}/fought-over; done >/dev/null & done; wait'],
+        start_new_session=True, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        os.killpg(readers.pid, signal.SIGKILL)
+        readers.wait()
+        wait_until(lambda: not (group / 'cgroup.procs').read_text(), 30, 'the readers gone')
+        group.rmdir()
 
 
 host = None
@@ -205,8 +247,9 @@ def test_churny_is_last_and_first():
     """What a guest that churns would return is soon wanted back; half of the jitter is luck."""
     churny, *quiet = host.guests
     host.calm_down()
-    # A step lasts longer than the jitter, or a guest whose turn is late leaves one out.
-    host.reload(churn_window_ms=3000, jitter_ms=4000, hold_ms=6000, no_effect_permille=0)
+    # A step lasts longer than the jitter, or a guest whose turn is late leaves one out; nobody
+    # is left alone, though a slow hog lets them return all before the last step.
+    host.reload(churn_window_ms=3000, jitter_ms=4000, hold_ms=6000, no_effect_delays=1000)
     churny.run('churn 64 200 >/dev/null & echo $! >/tmp/churn')
     try:
         for guest in quiet:
@@ -276,6 +319,26 @@ def test_second_daemon_and_stop():
     host.wait_all(OWN_MS, 10)
 
 
+def test_pressure():
+    """A host that has memory enough, and tasks that wait for it all the same."""
+    host.start_daemon()
+    host.calm_down()
+    window = re.search('PSI: (triggers of [0-9]+ ms|totals|none)', host.said_since(0))
+    if window[1] == 'none':
+        raise tap.Skip('this kernel has no PSI')
+    mark = host.mark()
+    host.free_memory()
+    with stall(host.folder):
+        took = host.wait_all(URGENT_MS, 10)
+        assert available_mib() > host.floor, 'the stall itself made it short'
+    said = host.said_since(mark)
+    assert 'PSI full' in said, said
+    tap.note(f'{window[0]}, all short {took:.2f} s after it began')
+    start = time.monotonic()
+    host.calm_down()
+    assert time.monotonic() - start > PSI_VETO_S - 2, 'relaxed soon after a stall'
+
+
 def main():
     global host
     with tempfile.TemporaryDirectory(prefix='steer-') as folder:
@@ -291,11 +354,11 @@ def main():
                 ('a QEMU that is stopped disturbs nobody', test_stopped_qemu_disturbs_nobody),
                 ('SIGKILL: the leases end', test_killed_daemon_leaves_nobody_short),
                 ('a second daemon refuses; SIGTERM withdraws', test_second_daemon_and_stop),
+                ('tasks stall: all short, and not relaxed soon', test_pressure),
             ])
         finally:
             host.close()
 
 
 if __name__ == '__main__':
-    sys.argv = [arg for arg in sys.argv if arg != '--psi']
     sys.exit(main())
