@@ -12,6 +12,7 @@ import os
 import sys
 from pathlib import Path
 
+from compaction import BASES
 from record import COMMON, RESULTS, ROOT, median, p99, ratios, read, spread, where
 
 PAGE = ROOT / 'docs/benchmarks.rst'
@@ -345,11 +346,10 @@ def device_cost(results):
 
 def compaction(results):
     rows = results.rows('compaction')
-    bases = {'ours-6.12': 'stock-6.12', '7.3': 'stock-6.12', 'ours-6.12-before': 'stock-6.12-before'}
 
     def cells(side, workload, field, factor=1):
         of = pick(rows, side=side, workload=workload)
-        base = bases.get(side)
+        base = BASES.get(side)
         part = ratios(pick(rows, workload=workload), field, side, base) if base else []
         return [ranged([factor * value for value in column(of, field)]) if of else '',
                 ranged(part) if part else '']

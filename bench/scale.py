@@ -159,10 +159,14 @@ def real(bench, count):
 
 
 def fake(bench, count, hostile):
-    """bench-scale: its figures in a row. Who is hostile is left alone more and more."""
-    settle_s = bench.settle if hostile else min(bench.settle, 5)
+    """bench-scale: its figures in a row.
+
+    Who is hostile is left alone for longer and longer, up to a minute: the calm figure is of
+    the time when all have come that far, and of one such minute.
+    """
+    settle_s, seconds = (bench.settle, 3 * bench.seconds) if hostile else (5, bench.seconds)
     text = subprocess.run([FAKE_PROGRAM, BINARY, str(count), str(hostile),
-                           str(bench.rounds), str(settle_s), str(bench.seconds)], check=True, text=True,
+                           str(bench.rounds), str(settle_s), str(seconds)], check=True, text=True,
                           stdout=subprocess.PIPE).stdout
     seen = dict(line.split(',') for line in text.split())
     bench.add(accelerator='host', side='fake', guests_count=count, hostile_count=hostile,
@@ -201,7 +205,7 @@ plot $QEMU using 1:2 with linespoints lw 2 title "ms, QEMU", \\
 
 
 def main():
-    bench = Bench('scale', __doc__, rounds=(5, 1), seconds=(20, 1), settle=(60, 1), fakes=(1000, 10))
+    bench = Bench('scale', __doc__, rounds=(5, 1), seconds=(20, 1), settle=(150, 1), fakes=(1000, 10))
     if not FAKE_PROGRAM.exists():
         sys.exit(f'scale.py: {FAKE_PROGRAM} is not built: run `make bench-scale`')
     for count in SMOKE_REAL if bench.smoke else REAL:

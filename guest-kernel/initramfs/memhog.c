@@ -5,10 +5,11 @@
  * Maps and touches MIB mebibytes for each argument, then says "holding N".
  * SIGUSR1 unmaps the last of them that is still held ("holding N" again),
  * SIGTERM ends it, which frees everything. With huge pages where the kernel
- * gives them, as a large process would.
+ * gives them, and by a thread for each CPU, as a large process would.
  */
 #include <ctype.h>
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,9 +34,24 @@ static unsigned long parse(const char *text)
     return value;
 }
 
+struct part {
+    char *start, *end;
+};
+
+static void *touch(void *opaque)
+{
+    struct part *part = opaque;
+    size_t page = sysconf(_SC_PAGESIZE);
+
+    for (char *at = part->start; at < part->end; at += page) {
+        *at = 1;
+    }
+    return NULL;
+}
+
 static char *take(unsigned long mib)
 {
-    size_t page = sysconf(_SC_PAGESIZE);
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     char *start = mmap(NULL, mib * MIB, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -44,8 +60,19 @@ static char *take(unsigned long mib)
         exit(1);
     }
     madvise(start, mib * MIB, MADV_HUGEPAGE);
-    for (size_t at = 0; at < mib * MIB; at += page) {
-        start[at] = 1;
+
+    pthread_t threads[cpus];
+    struct part parts[cpus];
+
+    for (long i = 0; i < cpus; i++) {
+        parts[i] = (struct part){ start + mib * i / cpus * MIB, start + mib * (i + 1) / cpus * MIB };
+        if (pthread_create(&threads[i], NULL, touch, &parts[i])) {
+            fprintf(stderr, "memhog: no thread\n");
+            exit(1);
+        }
+    }
+    for (long i = 0; i < cpus; i++) {
+        pthread_join(threads[i], NULL);
     }
     return start;
 }

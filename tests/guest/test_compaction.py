@@ -60,7 +60,8 @@ class Nodes(Guest):
         append = 'memmap=15M$1M' + (f' numa_cma=0:{shape.cma_mib}M' if shape.cma_mib else '')
         # A socket each: Linux warns of cores that share one across nodes.
         super().__init__(series=series, memory_mib=shape.node0_mib + shape.node1_mib,
-                         cpus='2,sockets=2', device=None, append=append, options=[*shape.options(), *options],
+                         device=None, append=append,
+                         options=['-smp', '2,sockets=2', *shape.options(), *options],
                          machine=f'q35,max-ram-below-4g={shape.below_4g}')
         quiet(self)
 
