@@ -111,7 +111,10 @@ def parse(output):
 
 
 def pin(guest, shape):
-    """Fill node 0 with pins and take more, until un_pin(): what longpin says."""
+    """Fill node 0 with pins and take more, until un_pin(): what longpin says.
+
+    It runs on in the background, so its word is in a file.
+    """
     guest.run(f'longpin 0 {shape.node0_mib} {PINS_MIB} >/tmp/longpin 2>&1 & '
               'echo $! >/tmp/pid; until grep -q "^holding" /tmp/longpin; do '
               'kill -0 $(cat /tmp/pid) || { cat /tmp/longpin; exit 1; }; usleep 10000; done',

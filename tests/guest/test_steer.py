@@ -191,13 +191,18 @@ def stall(folder):
          f'echo $$ >{group}/cgroup.procs; head -c {4 * STALL_MIB}M /dev/zero >{folder}/fought-over; '
          f'for i in 1 2 3 4 5 6 7 8; do '
          f'while :; do cat {folder}/fought-over; done >/dev/null & done; wait'],
-        start_new_session=True, stderr=subprocess.DEVNULL)
+        stderr=subprocess.DEVNULL)
     try:
         yield
     finally:
-        os.killpg(readers.pid, signal.SIGKILL)
+        def gone():
+            pids = (group / 'cgroup.procs').read_text().split()
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            return not pids
+        wait_until(gone, 30, 'the readers gone')
         readers.wait()
-        wait_until(lambda: not (group / 'cgroup.procs').read_text(), 30, 'the readers gone')
         group.rmdir()
 
 
