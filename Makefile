@@ -123,7 +123,7 @@ bench-latency: qemu guest setup-libvirt ## from command to answer and report, QM
 bench-scale: qemu guest steer ## balloon-steer over 1 to 1000 QEMUs, real and played
 	@bench/scale.py
 
-bench-compaction: qemu guest ## pins where only CMA is free, stock and ours (20 minutes)
+bench-compaction: qemu guest ## pins where only CMA is free, stock and ours (5 minutes)
 	@scripts/build kernel 7.3 numa
 	@for kind in kernel-stock kernel; do \
 		scripts/build $$kind 6.12 numa && scripts/build $$kind 6.12 numa node-reclaim || exit 1; \

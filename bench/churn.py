@@ -197,7 +197,7 @@ plot 0 with lines dt 2 lc rgb "#888888" title "reporting off: never", \\
 
 
 def main():
-    bench = Bench('churn', __doc__, rounds=(4, 1), window=(6, 2), mib=(512, 64), back=(1024, 256))
+    bench = Bench('churn', __doc__, rounds=(3, 1), window=(6, 2), mib=(512, 64), back=(1024, 256))
     for number in range(bench.rounds):
         # New processes each round: what a process has of huge pages is its luck.
         with tempfile.TemporaryDirectory(prefix='churn-') as folder:

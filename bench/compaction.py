@@ -84,7 +84,7 @@ plot ''' + ', '.join(f'$side{at} using 1:2 with points pt {5 + 2 * at} ps 1 titl
 
 
 def main():
-    bench = Bench('compaction', __doc__, rounds=(10, 1))
+    bench = Bench('compaction', __doc__, rounds=(3, 1))
     sides = SMOKE_SIDES if bench.smoke else SIDES
     for number in range(bench.rounds):
         for side in turns(sides, number):

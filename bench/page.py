@@ -150,7 +150,9 @@ def reclaim(results):
              'fixed delay (the number, in ms; 6.12 knows only 2000). Ours was relaxed, at 60 s, held',
              'all of it, and was asked for the delay in its name: the time counts from the command.',
              '``limit-discard`` is a program on the host that touched as much and discards it in',
-             'pieces of 2 MiB, ``limit-exit`` the end of one. Some tens of MiB stay for seconds in the',
+             'pieces of 2 MiB, ``limit-exit`` the end of one. ``no-ioeventfd``: the property of the',
+             'balloon device that stock QEMU has, too; see ``docs/decisions/0019-what-reclaim-takes.md``.',
+             'Some tens of MiB stay for seconds in the',
              "guest's per-CPU lists, where they are not free to report: of a small process, more than 3 %.",
              '']
             + environment(rows)
