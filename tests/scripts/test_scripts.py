@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / 'tests/guest'))
 import tap  # pylint: disable=wrong-import-position
+from guest import wait_until  # pylint: disable=wrong-import-position
 
 FAKE_APT = r'''#!/bin/sh
 # A mirror with one package, pins-test, at $FAKE_VERSION.
@@ -290,6 +291,20 @@ def test_odd_series():
     fails(clone.run('tree', 'prepare', 'qemu'), 'extra.patch is not in')
 
 
+def test_stopped_build():
+    clone = Clone('stopped')
+    said = clone.root / 'pid'
+    (clone.bin / 'meson').write_text(f'#!/bin/sh\necho $$ >{said}.new; mv {said}.new {said}\nsleep 600\n')
+    (clone.bin / 'meson').chmod(0o755)
+    build = subprocess.Popen([clone.root / 'scripts/build', 'programs'], env=clone.env,
+                             stdout=subprocess.DEVNULL)
+    wait_until(said.exists, 60, 'a build that runs')
+    build.terminate()
+    assert build.wait(60) == 130
+    meson = Path('/proc', said.read_text().strip())
+    wait_until(lambda: not meson.exists(), 10, 'what it ran gone')
+
+
 def test_missing_option():
     clone = Clone('option', pins=False)
     fails(clone.run('tree', 'prepare', 'nothing'), "'nothing'", 'linux-6.12')
@@ -317,6 +332,7 @@ if __name__ == '__main__':
              test_users_tree_that_is_mended),
             ('work in build/tree is never thrown away', test_work_is_kept),
             ('a space in the path, a relative cache', test_spaces_and_relative_cache),
+            ('a build that is stopped leaves nothing running', test_stopped_build),
             ('unpacking that was cut is not taken for done', test_cut_unpacking),
             ('a byte of difference in a series is seen', test_round_trip_sees_a_byte),
             ('an odd series stops', test_odd_series),
