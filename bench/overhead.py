@@ -176,7 +176,7 @@ plot 0 with lines dt 2 lc rgb "#888888" notitle, 0.1 with lines dt 3 lc rgb "#cc
 
 
 def main():
-    bench = Bench('overhead', __doc__, rounds=(5, 1), ms=(600, 50), times=(30, 1), vcpus=(2, 2))
+    bench = Bench('overhead', __doc__, rounds=(4, 1), ms=(600, 50), times=(30, 1), vcpus=(2, 2))
     if not bench.smoke:
         hot_path(bench)
     kinds = ((1, True), (1, False), (bench.vcpus, False))

@@ -8,6 +8,7 @@ usage: page.py [--results FOLDER] [--output FILE] [--check]
 SPDX-License-Identifier: GPL-2.0-or-later
 """
 import argparse
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -245,30 +246,33 @@ def overhead(results):
 def latency(results):
     rows = results.rows('latency')
     body = []
-    ways = [rows]
-    try:
-        ways.append(results.rows('latency-libvirt'))
-    except Absent:
-        pass
-    for part in ways:
+    ways, slower = [('', rows)], []
+    with contextlib.suppress(Absent):
+        ways.append(('', results.rows('latency-libvirt')))
+    with contextlib.suppress(Absent):
+        slower = results.rows('latency-slower-host')
+        ways.append((', slower host', slower))
+    for host, part in ways:
         for load in names(part, 'load'):
             of = pick(part, load=load)
-            body.append([of[0]['way'], load, str(len(of)),
+            body.append([of[0]['way'] + host, load, str(len(of)),
                          *(number(how(column(of, field))) for field in ('applied_ms', 'first_report_ms')
                            for how in (median, p99, max))])
-    idle, busy = (column(pick(rows, load=load), 'applied_ms') for load in ('idle', 'busy'))
-    target('QMP to applied, idle guest: p50 under 1 ms', f'{number(median(idle))} ms', median(idle) < 1)
-    target('QMP to applied, idle guest: p99 under 3 ms', f'{number(p99(idle))} ms', p99(idle) < 3)
-    target('QMP to applied, busy guest: p99 under 10 ms', f'{number(p99(busy))} ms', p99(busy) < 10)
+    for load, how, what, most_ms in (('idle', median, 'p50', 1), ('idle', p99, 'p99', 3),
+                                     ('busy', p99, 'p99', 10)):
+        seen, other = (column(pick(part, load=load), 'applied_ms') for part in (rows, slower))
+        target(f'QMP to applied, {load} guest: {what} under {most_ms} ms',
+               f'{number(how(seen))} ms' + (f'; {number(how(other))} ms on a slower host' if other else ''),
+               how(seen) < most_ms)
     return (['From ``balloon-set-report-delay`` (60 s to 0) to the query that shows it applied, and to',
              'the query that shows one more report. ``busy``: a process takes and frees 64 MiB every',
              '20 ms. ``paused``: asked while the guest is paused, counted from ``cont``. libvirt:',
              '``qemu-monitor-command`` in a virsh that stays open; each answer is a round trip through',
              'libvirtd.', '']
-            + environment(sum(ways, []))
+            + environment(sum((part for _, part in ways), []))
             + table(['through', 'guest', 'times', 'applied, p50 ms', 'p99', 'max',
                      'first report, p50 ms', 'p99', 'max'], body)
-            + (['Not measured through libvirt.', ''] if len(ways) == 1 else []))
+            + (['Not measured through libvirt.', ''] if not any(part[0]['way'] == 'libvirt' for _, part in ways) else []))
 
 
 def guest_latency(results):

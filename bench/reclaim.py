@@ -122,7 +122,9 @@ def run(bench, guests):
                 bench.say(f'{number} {side}: {took:.3f} s')
                 continue
             guest = guests[side.series, side.device]
+            guest.qmp.command('cont')
             took, curve = measure(bench, guest, side)
+            guest.qmp.command('stop')
             delay_ms = 2000 if side.own_ms is None else side.own_ms
             bench.add(guest, round=number, side=side.name, mib=bench.mib,
                       delay_ms=delay_ms if side.asked_ms is None else side.asked_ms, **took)
@@ -174,8 +176,10 @@ def main():
         for guest in guests.values():
             # What QEMU and the kernel take for themselves, the first time, is no backlog.
             guest.use_and_free(bench.mib // 10)
+        for guest in guests.values():
             if not bench.smoke:
                 guest.wait_quiet(240)
+            guest.qmp.command('stop')  # an idle guest takes CPU time, too
         run(bench, guests)
         for guest in guests.values():
             guest.check_console()

@@ -205,7 +205,7 @@ plot $QEMU using 1:2 with linespoints lw 2 title "ms, QEMU", \\
 
 
 def main():
-    bench = Bench('scale', __doc__, rounds=(5, 1), seconds=(20, 1), settle=(150, 1), fakes=(1000, 10))
+    bench = Bench('scale', __doc__, rounds=(5, 1), seconds=(20, 1), settle=(90, 1), fakes=(1000, 10))
     if not FAKE_PROGRAM.exists():
         sys.exit(f'scale.py: {FAKE_PROGRAM} is not built: run `make bench-scale`')
     for count in SMOKE_REAL if bench.smoke else REAL:
