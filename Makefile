@@ -98,7 +98,7 @@ mutate: qemu ## take each hunk of the QEMU patches away: does a test notice?
 fuzz: setup ## SECONDS=N: QEMU's fuzzer on the balloon, with ASan and UBSan
 	@scripts/fuzz $(SECONDS)
 
-bench: bench-kernels steer ## all of the below and docs/benchmarks.rst of it (under 40 minutes, 14 GiB free)
+bench: bench-kernels steer ## all of the below and docs/benchmarks.rst of it (42 minutes, 14 GiB free)
 	@failed=; for name in $(BENCHES); do bench/$$name.py || failed="$$failed $$name"; done; \
 		bench/page.py; [ -z "$$failed" ] || { echo "bench: failed:$$failed" >&2; exit 1; }
 
